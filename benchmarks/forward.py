@@ -27,13 +27,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.figures import publish, script, timed
 from tasc.models.certified_head import CertifiedHead
-from tasc.models.load import load_model
+from tasc.models.load import decoding_dtype, load_to_decode
 from tasc.models.packed import PackedLinear, native_threads, pack
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 13, 32, 61)
 CONTEXT = 128
 DTYPES = ("float32", "bfloat16")
+PACKED = (*DTYPES, "int8")  # with the activations of "auto"
 Way = tuple[str, str]  # layers, dtype
 LAYERS = 2
 _WIDTHS = "hidden_size", "intermediate_size"
@@ -59,24 +60,21 @@ def main() -> None:
         return
     targets = {
         (layers, dtype): _target(options.model, dtype, packed=layers == "packed")
-        for dtype in DTYPES
-        for layers in ("torch", "packed")
+        for layers, dtypes in (("torch", DTYPES), ("packed", PACKED))
+        for dtype in dtypes
     }
     with torch.inference_mode():
         rounds = [
             {"threads": threads, "milliseconds": measure(targets, threads, options)}
             for threads in range(1, options.most_threads + 1)
         ]
-        bits = {dtype: compare(targets["packed", dtype], options.forwards) for dtype in DTYPES}
+        bits = {dtype: compare(targets["packed", dtype], options.forwards) for dtype in PACKED}
     figures = {"model": options.model, "context": CONTEXT, "repeats": options.repeats}
     publish({**figures, "rounds": rounds, "bits": bits}, options.json)
 
 
 def _target(model: str, dtype: Any, *, packed: bool) -> Target:  # noqa: ANN401 - a literal
-    loaded = load_model(model, dtype=dtype)
-    if packed:
-        pack(loaded)
-    return Target(loaded)
+    return Target(load_to_decode(model, dtype, "cpu", None, packed=packed))
 
 
 def measure(
@@ -144,10 +142,11 @@ def compare_shapes(forwards: int) -> dict[str, dict[str, dict[str, int]]]:
         config = AutoConfig.for_model(
             kind, vocab_size=vocabulary, num_hidden_layers=LAYERS, tie_word_embeddings=True, **shape
         )
-        for dtype in DTYPES:
+        for dtype in PACKED:
             torch.manual_seed(0)
-            model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
-            pack(model)
+            whole = getattr(torch, decoding_dtype(dtype, "cpu"))
+            model = AutoModelForCausalLM.from_config(config, dtype=whole)
+            pack(model, int8=dtype == "int8")
             found.setdefault(name, {})[dtype] = compare(Target(model), forwards)
     return found
 

@@ -20,30 +20,49 @@ template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
-void pack(PackedMatrix* made, const Matrix<T>& weights, const Input<float>* bias) {
+void pack(PackedMatrix* made, const Matrix<T>& weights, Element element, const Input<float>* bias,
+          const Input<float>* scales) {
   const auto n = static_cast<int64_t>(weights.shape(0)), k = static_cast<int64_t>(weights.shape(1));
   if (n == 0 || k == 0) throw std::invalid_argument("a packed matrix must not be empty");
-  if (bias && bias->size() != weights.shape(0))
-    throw std::invalid_argument("a matrix of " + std::to_string(n) + " rows has a bias of " +
-                                std::to_string(bias->size()));
-  const Element element = sizeof(T) == 4 ? Element::kFloat32 : Element::kBFloat16;
-  const float* added = bias ? bias->data() : nullptr;
+  for (const auto* each : {bias, scales})
+    if (each && each->size() != weights.shape(0))
+      throw std::invalid_argument("a matrix of " + std::to_string(n) + " rows has a bias or scales of " +
+                                  std::to_string(each->size()));
+  const float *added = bias ? bias->data() : nullptr, *scaled = scales ? scales->data() : nullptr;
   const nb::gil_scoped_release release;
-  new (made) PackedMatrix(weights.data(), element, n, k, added);
+  new (made) PackedMatrix(weights.data(), element, n, k, added, scaled);
 }
 
 template <class T>
 void bind_pack(nb::class_<PackedMatrix>& packed) {
+  constexpr Element kElement = sizeof(T) == 4 ? Element::kFloat32 : Element::kBFloat16;
   packed
       .def(
-          "__init__", [](PackedMatrix* made, const Matrix<T>& weights) { pack(made, weights, nullptr); },
+          "__init__",
+          [](PackedMatrix* made, const Matrix<T>& weights) { pack(made, weights, kElement, nullptr, nullptr); },
           nb::arg("weights").noconvert())
       .def(
           "__init__",
           [](PackedMatrix* made, const Matrix<T>& weights, const Input<float>& bias) {
-            pack(made, weights, &bias);
+            pack(made, weights, kElement, &bias, nullptr);
           },
           nb::arg("weights").noconvert(), nb::arg("bias").noconvert());
+}
+
+void bind_pack_by8(nb::class_<PackedMatrix>& packed) {
+  const auto element = [](bool half) { return half ? Element::kBFloat16 : Element::kFloat32; };
+  packed
+      .def(
+          "__init__",
+          [element](PackedMatrix* made, const Matrix<int8_t>& weights, const Input<float>& scales, bool half) {
+            pack(made, weights, element(half), nullptr, &scales);
+          },
+          nb::arg("weights").noconvert(), nb::arg("scales").noconvert(), nb::arg("half"))
+      .def(
+          "__init__",
+          [element](PackedMatrix* made, const Matrix<int8_t>& weights, const Input<float>& scales, bool half,
+                    const Input<float>& bias) { pack(made, weights, element(half), &bias, &scales); },
+          nb::arg("weights").noconvert(), nb::arg("scales").noconvert(), nb::arg("half"), nb::arg("bias").noconvert());
 }
 
 using Strides = std::array<int64_t, 3>;
@@ -79,6 +98,7 @@ void bind_dense(nb::module_& m) {
   nb::class_<PackedMatrix> packed(m, "PackedMatrix");
   bind_pack<float>(packed);
   bind_pack<uint16_t>(packed);
+  bind_pack_by8(packed);
   packed
       .def(
           "multiply",

@@ -183,8 +183,8 @@ void share(ThreadPool* pool, int64_t count, const Work& work) {
 CertifiedHead::CertifiedHead(const PackedMatrix& matrix)
     : matrix_(matrix), steps_((matrix.k() + kQuad - 1) / kQuad), panels_((matrix.n() + kPanel - 1) / kPanel),
       groups_((panels_ + kGroup - 1) / kGroup) {
-  if (matrix.has_bias() || matrix.k() > kMostElements)
-    throw std::invalid_argument("a certified head has no bias and at most 65536 elements per row");
+  if (matrix.has_bias() || matrix.has_scales() || matrix.k() > kMostElements)
+    throw std::invalid_argument("a certified head has no bias, no scales and at most 65536 elements per row");
   const auto bytes = static_cast<size_t>(panels_ * steps_ * kLine);
   lines_ = matrix_memory(bytes);
   std::memset(lines_.get(), static_cast<int>(kOffset), bytes);

@@ -19,14 +19,15 @@ namespace {
 struct Kernels {
   const char* name;
   bool supported;
-  DenseKernel float32, bfloat16;
+  DenseKernel float32, bfloat16, float32_by8, bfloat16_by8;
   AttentionKernel attend_float32, attend_bfloat16;
   const RowKernels *rows_float32, *rows_bfloat16;
   const HeadKernels *head_float32, *head_bfloat16;
 };
 
 #define TASC_KERNELS(name, supported) \
-  {#name, supported, name::dense_float32, name::dense_bfloat16, name::attend_float32, name::attend_bfloat16, \
+  {#name, supported, name::dense_float32, name::dense_bfloat16, name::dense_float32_by8, name::dense_bfloat16_by8, \
+   name::attend_float32, name::attend_bfloat16, \
    &name::rows_float32, &name::rows_bfloat16, &name::head_float32, &name::head_bfloat16}
 
 // The best come first.
@@ -34,7 +35,7 @@ std::vector<Kernels> all_kernels() {
   return {
 #ifdef TASC_X86
       TASC_KERNELS(avx512bf16, __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-                                   __builtin_cpu_supports("avx512vnni")),
+                                   __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")),
       TASC_KERNELS(avx512, __builtin_cpu_supports("avx512f") != 0),
       TASC_KERNELS(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")),
 #endif
@@ -49,10 +50,6 @@ Kernels& kernels() {
 }
 
 int64_t divided_up(int64_t size, int64_t by) { return (size + by - 1) / by; }
-
-int64_t steps_of(int64_t k, Element element) { return element == Element::kFloat32 ? k : divided_up(k, 2); }
-
-int64_t size_of(Element element) { return element == Element::kFloat32 ? 4 : 2; }
 
 constexpr size_t kHugePage = 1 << 21, kChunk = 32 * kHugePage, kSmall = 1 << 16;
 
@@ -101,43 +98,53 @@ const RowKernels& row_kernels(bool half) { return half ? *kernels().rows_bfloat1
 
 const HeadKernels& head_kernels(bool half) { return half ? *kernels().head_bfloat16 : *kernels().head_float32; }
 
-PackedMatrix::PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias)
-    : n_(n), k_(k), element_(element) {
+PackedMatrix::PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias,
+                           const float* scales)
+    : n_(n), k_(k), element_(element), size_(scales ? 1 : element == Element::kFloat32 ? 4 : 2) {
   const int64_t panels = divided_up(n, kPanel);
-  const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * steps_of(k, element), 1) * kLine);
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * divided_up(k * size_, kCell), 1) * kLine);
   panels_ = matrix_memory(bytes);
   std::memset(panels_.get(), 0, bytes);
+  const auto padded = [&](const float* given) {
+    auto made = std::make_unique<float[]>(static_cast<size_t>(panels * kPanel));
+    std::copy(given, given + n, made.get());
+    return made;
+  };
+  if (bias) bias_ = padded(bias);
+  if (scales) scales_ = padded(scales);  // before the pieces, which they place otherwise
   const auto* from = static_cast<const char*>(weights);
-  each_cell(0, n, [&](char* cell, int64_t at, size_t size) { std::memcpy(cell, from + at, size); });
-  if (!bias) return;
-  bias_ = std::make_unique<float[]>(static_cast<size_t>(panels * kPanel));
-  std::copy(bias, bias + n, bias_.get());
+  each_piece(0, n, [&](char* piece, int64_t at, size_t size) { std::memcpy(piece, from + at, size); });
 }
 
 void PackedMatrix::unpack(void* weights, int64_t begin, int64_t end) const {
-  auto* to = static_cast<char*>(weights) - begin * k_ * size_of(element_);
-  each_cell(begin, end, [&](const char* cell, int64_t at, size_t size) { std::memcpy(to + at, cell, size); });
+  auto* to = static_cast<char*>(weights) - begin * k_ * size_;
+  each_piece(begin, end, [&](const char* piece, int64_t at, size_t size) { std::memcpy(to + at, piece, size); });
 }
 
-// Calls visit(cell, byte in the unpacked matrix, bytes) for the four bytes of each step of rows [begin, end).
+// Calls visit(piece, byte in the unpacked matrix, bytes) for the pieces of rows [begin, end): a line has four bytes
+// of each row. Those of one product lie together: all, or of 8-bit weights one, or two for bfloat16.
 template <class Visit>
-void PackedMatrix::each_cell(int64_t begin, int64_t end, const Visit& visit) const {
-  const int64_t panels = divided_up(n_, kPanel), steps = steps_of(k_, element_);
-  const int64_t row_bytes = k_ * size_of(element_);
+void PackedMatrix::each_piece(int64_t begin, int64_t end, const Visit& visit) const {
+  const int64_t panels = divided_up(n_, kPanel), row_bytes = k_ * size_, steps = divided_up(row_bytes, kCell);
+  const bool half = element_ == Element::kBFloat16;
+  const int64_t piece = !scales_ ? kCell : half ? 2 : 1, apart = half ? 8 : kPanel;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t panel = row / kPanel, first = panel / kGroup * kGroup;
-    const int64_t width = std::min(kGroup, panels - first);
-    char* cell = panels_.get() + (first * steps + panel - first) * kLine + row % kPanel * kCell;
-    for (int64_t step = 0; step < steps; ++step, cell += width * kLine) {
-      const int64_t at = step * kCell;
-      visit(cell, row * row_bytes + at, static_cast<size_t>(std::min(kCell, row_bytes - at)));
+    const int64_t width = std::min(kGroup, panels - first), lane = row % kPanel;
+    const int64_t place = scales_ && half ? lane / 4 * kPanel + lane % 4 * piece : lane * piece;
+    char* line = panels_.get() + (first * steps + panel - first) * kLine;
+    for (int64_t at = 0; at < row_bytes; at += piece) {
+      char* own = line + at / kCell * width * kLine + place + at % kCell / piece * apart;
+      visit(own, row * row_bytes + at, static_cast<size_t>(std::min(piece, row_bytes - at)));
     }
   }
 }
 
 void PackedMatrix::multiply(const void* x, int64_t rows, void* out, ThreadPool* pool) const {
-  const DenseCall call{x, panels_.get(), bias_.get(), out, rows, k_, n_};
-  const DenseKernel kernel = element_ == Element::kFloat32 ? kernels().float32 : kernels().bfloat16;
+  const DenseCall call{x, panels_.get(), bias_.get(), scales_.get(), out, rows, k_, n_};
+  const bool half = element_ == Element::kBFloat16;
+  const DenseKernel kernel = scales_ ? (half ? kernels().bfloat16_by8 : kernels().float32_by8)
+                                     : (half ? kernels().bfloat16 : kernels().float32);
   const int64_t groups = divided_up(divided_up(n_, kPanel), kGroup);
   const auto shares = pool ? std::min<int64_t>(groups, static_cast<int64_t>(pool->size())) : 1;
   if (shares == 1) return kernel(call, 0, groups);
@@ -148,7 +155,7 @@ void PackedMatrix::multiply(const void* x, int64_t rows, void* out, ThreadPool* 
 }
 
 void PackedMatrix::pick(const void* x, const int64_t* panels, int64_t count, float* out) const {
-  const DenseCall call{x, panels_.get(), bias_.get(), nullptr, 1, k_, n_};
+  const DenseCall call{x, panels_.get(), bias_.get(), nullptr, nullptr, 1, k_, n_};
   head_kernels(element_ == Element::kBFloat16).pick(call, panels, count, out);
 }
 

@@ -14,6 +14,7 @@ struct DenseCall {
   const void* x;       // (rows, k)
   const char* panels;  // groups, each (steps, panels of the group, kLine bytes)
   const float* bias;   // (n), padded to whole panels; or null
+  const float* scales; // (n) of 8-bit weights, padded to whole panels; or null
   void* out;           // (rows, n)
   int64_t rows, k, n;
 };
@@ -70,6 +71,8 @@ const HeadKernels& head_kernels(bool half);
   namespace name {                                                     \
   void dense_float32(const DenseCall& call, int64_t begin, int64_t end);  \
   void dense_bfloat16(const DenseCall& call, int64_t begin, int64_t end); \
+  void dense_float32_by8(const DenseCall& call, int64_t begin, int64_t end);  \
+  void dense_bfloat16_by8(const DenseCall& call, int64_t begin, int64_t end); \
   void attend_float32(const AttentionCall& call, int64_t begin, int64_t end, float* scratch);  \
   void attend_bfloat16(const AttentionCall& call, int64_t begin, int64_t end, float* scratch); \
   extern const RowKernels rows_float32;                                    \

@@ -8,6 +8,9 @@ namespace {
 constexpr int64_t kAhead = 16;  // steps over k to prefetch
 constexpr int kMostRows = 6;    // with four panels: 24 of 32 registers hold sums
 
+template <class T>
+constexpr int64_t kWide = T::kStep * T::kParts;  // elements of a row in a line
+
 // Sums R rows in P panels, and fetches `lines` lines from `ahead` on per step into the second-level cache.
 // An output's sum does not depend on R and P.
 template <class T, int R, int P>
@@ -15,31 +18,40 @@ void block(const DenseCall& call, const char* line, int64_t first_row, int64_t c
            int64_t lines) {
   Lanes sums[R][P] = {};
   const auto* x = static_cast<const typename T::X*>(call.x) + first_row * call.k;
-  const auto step = [&](auto value_of) {
-    decltype(T::weights(line)) w[P];
+  const auto step = [&](int64_t part, auto value_of) {
+    decltype(T::weights(line, 0)) w[P];
 #pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) w[p] = T::weights(line + p * kLine);
+    for (int p = 0; p < P; ++p) w[p] = T::weights(line + p * kLine, part);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto value = value_of(x + r * call.k);
 #pragma GCC unroll 8
       for (int p = 0; p < P; ++p) sums[r][p] = T::add(sums[r][p], value, w[p]);
     }
-    line += P * kLine;
   };
   int64_t i = 0;
-  for (; i + T::kStep <= call.k; i += T::kStep) {
+  for (; i + kWide<T> <= call.k; i += kWide<T>, line += P * kLine) {
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
     for (int64_t l = 0; l < lines; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
-    step([&](const typename T::X* row) { return T::pair(row + i); });
+#pragma GCC unroll 4
+    for (int64_t part = 0; part < T::kParts; ++part)
+      step(part, [&](const typename T::X* row) { return T::pair(row + i + part * T::kStep); });
   }
-  if (i < call.k) step([&](const typename T::X* row) { return T::last(row + i); });
+  int64_t part = 0;
+  for (; i + T::kStep <= call.k; i += T::kStep, ++part)
+    step(part, [&](const typename T::X* row) { return T::pair(row + i); });
+  if (i < call.k) step(part, [&](const typename T::X* row) { return T::last(row + i); });
   for (int p = 0; p < P; ++p, column += kPanel) {
     const int64_t left = call.n - column, count = left < kPanel ? left : kPanel;
     for (int r = 0; r < R; ++r) {
       Lanes sum = sums[r][p];
-      if (call.bias) sum += load<Lanes>(call.bias + column);
+      const Lanes bias = call.bias ? load<Lanes>(call.bias + column) : Lanes{};
+      if constexpr (T::kScaled) {
+        sum = multiply_add(sum, load<Lanes>(call.scales + column), bias);
+      } else if (call.bias) {
+        sum += bias;
+      }
       const auto lanes = T::rounded(sum);
       auto* out = static_cast<typename T::X*>(call.out) + (first_row + r) * call.n + column;
       memcpy(out, &lanes, static_cast<size_t>(count) * sizeof *out);
@@ -52,7 +64,7 @@ template <class T, int P>
 void group(const DenseCall& call, const char* panels, int64_t column) {
   static constexpr void (*kBlocks[kMostRows])(const DenseCall&, const char*, int64_t, int64_t, const char*, int64_t) =
       {block<T, 1, P>, block<T, 2, P>, block<T, 3, P>, block<T, 4, P>, block<T, 5, P>, block<T, 6, P>};
-  const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + T::kStep - 1) / T::kStep;
+  const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + kWide<T> - 1) / kWide<T>;
   const int64_t lines = blocks > 1 ? (P + blocks - 1) / blocks : 0;
   const char* next = panels + steps * P * kLine;
   for (int64_t b = 0; b < blocks; ++b) {
@@ -65,7 +77,7 @@ template <class T>
 void dense(const DenseCall& call, int64_t begin, int64_t end) {
   static constexpr void (*kGroups[kGroup])(const DenseCall&, const char*, int64_t) = {
       group<T, 1>, group<T, 2>, group<T, 3>, group<T, 4>};
-  const int64_t steps = (call.k + T::kStep - 1) / T::kStep, panels = (call.n + kPanel - 1) / kPanel;
+  const int64_t steps = (call.k + kWide<T> - 1) / kWide<T>, panels = (call.n + kPanel - 1) / kPanel;
   for (int64_t g = begin; g < end; ++g) {
     const int64_t left = panels - g * kGroup, width = left < kGroup ? left : kGroup;
     kGroups[width - 1](call, call.panels + g * kGroup * steps * kLine, g * kGroup * kPanel);
@@ -257,5 +269,7 @@ void attend_bfloat16(const AttentionCall& call, int64_t begin, int64_t end, floa
 }
 void dense_float32(const DenseCall& call, int64_t begin, int64_t end) { dense<Float32>(call, begin, end); }
 void dense_bfloat16(const DenseCall& call, int64_t begin, int64_t end) { dense<BFloat16>(call, begin, end); }
+void dense_float32_by8(const DenseCall& call, int64_t begin, int64_t end) { dense<Float32By8>(call, begin, end); }
+void dense_bfloat16_by8(const DenseCall& call, int64_t begin, int64_t end) { dense<BFloat16By8>(call, begin, end); }
 
 }  // namespace tasc::TASC_ISA

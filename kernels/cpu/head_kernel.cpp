@@ -7,8 +7,6 @@ namespace {
 constexpr int64_t kAhead = 16;  // steps to prefetch
 constexpr int kMostStates = 6;  // with four panels: 24 of 32 registers hold sums
 
-typedef int32_t Ints __attribute__((vector_size(64)));
-
 // Adds the products of four bytes of each lane, without a sign, with the four signed ones of `x`.
 inline Bits dot(Bits sum, uint32_t x, Bits w) {
 #ifdef __AVX512VNNI__
@@ -134,7 +132,7 @@ void side_by_side(const DenseCall& call, const int64_t* panels, float* out) {
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
       __builtin_prefetch(lines[c] + kAhead * strides[c]);
-      sums[c] = T::add(sums[c], value, T::weights(lines[c]));
+      sums[c] = T::add(sums[c], value, T::weights(lines[c], 0));
       lines[c] += strides[c];
     }
   };

@@ -17,6 +17,8 @@ namespace {
 typedef float Lanes __attribute__((vector_size(64)));
 typedef uint32_t Bits __attribute__((vector_size(64)));
 typedef uint16_t Halves __attribute__((vector_size(32)));
+typedef int32_t Ints __attribute__((vector_size(64)));
+typedef int8_t Bytes __attribute__((vector_size(kPanel)));
 
 template <class V>
 inline V load(const void* from) {
@@ -63,8 +65,10 @@ inline Lanes exp_of(Lanes x) {
 struct Float32 {
   using X = float;
   static Lanes widened(const X* x) { return load<Lanes>(x); }
-  static constexpr int64_t kStep = 1;  // elements
-  static Lanes weights(const char* line) { return load<Lanes>(line); }
+  static constexpr int64_t kStep = 1;   // elements of a row that are added at once
+  static constexpr int64_t kParts = 1;  // steps in a line
+  static constexpr bool kScaled = false;
+  static Lanes weights(const char* line, int64_t /*part*/) { return load<Lanes>(line); }
   static float pair(const X* x) { return *x; }
   static float last(const X* x) { return *x; }
   static Lanes add(Lanes sum, float x, Lanes w) { return multiply_add(x, w, sum); }
@@ -74,8 +78,9 @@ struct Float32 {
 struct BFloat16 {
   using X = uint16_t;
   static Lanes widened(const X* x) { return (Lanes)(__builtin_convertvector(load<Halves>(x), Bits) << 16); }
-  static constexpr int64_t kStep = 2;
-  static Bits weights(const char* line) { return load<Bits>(line); }
+  static constexpr int64_t kStep = 2, kParts = 1;
+  static constexpr bool kScaled = false;
+  static Bits weights(const char* line, int64_t /*part*/) { return load<Bits>(line); }
   static uint32_t pair(const X* x) { return load<uint32_t>(x); }
   static uint32_t last(const X* x) { return *x; }  // and a zero
   static Lanes add(Lanes sum, uint32_t x, Bits w) {
@@ -92,6 +97,64 @@ struct BFloat16 {
     const auto number = sum == sum;
     return __builtin_convertvector((number ? up : bits | 0x400000u) >> 16, Halves);
   }
+};
+
+// Weights in 8 bits, which both element types represent exactly. A product is finished by the scales of its rows.
+struct Float32By8 : Float32 {
+  static constexpr int64_t kParts = 4;
+  static constexpr bool kScaled = true;
+  static Lanes weights(const char* line, int64_t part) {
+    const char* bytes = line + part * kPanel;
+#ifdef __AVX512F__
+    return (Lanes)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(bytes)));
+#else
+    return __builtin_convertvector(__builtin_convertvector(load<Bytes>(bytes), Ints), Lanes);
+#endif
+  }
+};
+
+#ifdef __AVX512VBMI__
+// The upper and the lower byte of each whole number below 128 in bfloat16.
+struct WholeNumbers {
+  alignas(64) uint8_t upper[128] = {}, lower[128] = {};
+  constexpr WholeNumbers() {
+    for (uint32_t whole = 1; whole < 128; ++whole) {
+      const uint32_t half = __builtin_bit_cast(uint32_t, static_cast<float>(whole)) >> 16;
+      upper[whole] = static_cast<uint8_t>(half >> 8), lower[whole] = static_cast<uint8_t>(half);
+    }
+  }
+};
+constexpr WholeNumbers kWhole{};
+#endif
+
+// 16 bytes of a line are two steps of four rows.
+struct BFloat16By8 : BFloat16 {
+  static constexpr int64_t kParts = 2;
+  static constexpr bool kScaled = true;
+#ifdef __AVX512VBMI__
+  static __m512i look_up(const uint8_t* table, __m512i at) {
+    return _mm512_permutex2var_epi8(_mm512_load_si512(table), at, _mm512_load_si512(table + 64));
+  }
+  static Bits weights(const char* line, int64_t part) {
+    const __m512i bytes = _mm512_loadu_si512(line), size = _mm512_abs_epi8(bytes);
+    const __m512i lower = look_up(kWhole.lower, size);
+    constexpr int kOrAnd = 0xf8;  // a | (b & c)
+    const __m512i upper = _mm512_ternarylogic_epi32(look_up(kWhole.upper, size), bytes,
+                                                    _mm512_set1_epi8(static_cast<char>(0x80)), kOrAnd);
+    return (Bits)(part ? _mm512_unpackhi_epi8(lower, upper) : _mm512_unpacklo_epi8(lower, upper));
+  }
+#else
+  static Bits weights(const char* line, int64_t part) {
+    Bits pairs;
+    for (int64_t row = 0; row < kPanel; ++row) {
+      int8_t own[2];
+      memcpy(own, line + row / 4 * kPanel + part * 8 + row % 4 * 2, sizeof own);
+      const float even = own[0], odd = own[1];
+      pairs[row] = load<uint32_t>(&even) >> 16 | load<uint32_t>(&odd);
+    }
+    return pairs;
+  }
+#endif
 };
 
 // Up to 16 elements, the others 0.

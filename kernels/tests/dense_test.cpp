@@ -78,6 +78,37 @@ void check(int64_t n, int64_t k, tasc::ThreadPool& pool) {
   }
 }
 
+// 8-bit weights give the sums of their whole numbers in `element`, times the scales.
+template <class T>
+void check_by8(int64_t n, int64_t k, tasc::ThreadPool& pool) {
+  constexpr int64_t kRows = 13;
+  const auto element = sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16;
+  std::vector<int8_t> w(static_cast<size_t>(n * k)), back(w.size());
+  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<int8_t>(static_cast<int>((i * 37 + i / 255) % 255) - 127);
+  const auto x = some<T>(kRows * k);
+  const auto bias = some<float>(n), scales = some<float>(n);
+  const tasc::PackedMatrix matrix(w.data(), element, n, k, bias.data(), scales.data());
+  matrix.unpack(back.data());
+  assert(back == w);
+  std::vector<T> all(static_cast<size_t>(kRows * n)), alone(static_cast<size_t>(n));
+  matrix.multiply(x.data(), kRows, all.data(), nullptr);
+  for (int64_t row = 0; row < kRows; ++row) {
+    matrix.multiply(x.data() + row * k, 1, alone.data(), row % 2 ? &pool : nullptr);
+    assert(std::memcmp(alone.data(), &all[static_cast<size_t>(row * n)], alone.size() * sizeof(T)) == 0);
+    for (int64_t i = 0; i < n; ++i) {
+      double exact = 0, size = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        const double term = static_cast<double>(wide(x[static_cast<size_t>(row * k + j)])) *
+                            w[static_cast<size_t>(i * k + j)] * scales[static_cast<size_t>(i)];
+        exact += term, size += std::abs(term);
+      }
+      const double added = bias[static_cast<size_t>(i)], found = wide(alone[static_cast<size_t>(i)]);
+      const double rounding = sizeof(T) == 4 ? 0 : 0x1p-8 * std::abs(exact + added);
+      assert(std::abs(found - exact - added) <= 1e-5 * (size + std::abs(added)) + rounding);
+    }
+  }
+}
+
 void check_rounding() {  // to the nearest, ties to even; what is no number stays none
   const uint16_t one = 0x3f80;
   const std::vector<uint16_t> w{one, one, one};
@@ -158,9 +189,11 @@ int main() {
   for (const auto* instructions : {"portable", "avx2", "avx512", "avx512bf16"}) {
     if (!tasc::use_dense_instructions(instructions)) continue;
     for (const int64_t n : {1, 16, 65, 130})
-      for (const int64_t k : {1, 2, 31, 96}) {
+      for (const int64_t k : {1, 2, 31, 37, 96}) {
         check<float>(n, k, pool);
         check<uint16_t>(n, k, pool);
+        check_by8<float>(n, k, pool);
+        check_by8<uint16_t>(n, k, pool);
       }
     check_rounding();
     for (const int64_t group : {1, 3, 4, 7})  // heads that share keys

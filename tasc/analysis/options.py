@@ -8,7 +8,15 @@ from tasc.options.bounds import MOST, MOST_NODES
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepOptions, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
-from tasc.options.fields import MODEL, TOKENIZER, Device, Dtype, Numbers, Shell, parse_numbers
+from tasc.options.fields import (
+    MODEL,
+    TOKENIZER,
+    DecodingDtype,
+    Device,
+    Numbers,
+    Shell,
+    parse_numbers,
+)
 
 HELD_OUT = {"held_out": OtherSplit()}
 
@@ -47,7 +55,7 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
     grid: bool = Field(
         False, description="Simulate settings of TASC-spec on held-out outputs; implied by --model."
     )
-    dtype: Dtype = "float32"
+    dtype: DecodingDtype = "float32"
     device: Device = "auto"
     new_tokens: Annotated[
         tuple[Annotated[int, Field(ge=0, le=MOST)], ...], Shell(aliases=("budget", "budgets"))

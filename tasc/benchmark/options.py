@@ -18,8 +18,8 @@ from tasc.options.fields import (
     LONGEST,
     MODEL,
     CorpusSplit,
+    DecodingDtype,
     Device,
-    Dtype,
     Shell,
     Split,
     Temperature,
@@ -97,7 +97,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     max_new_tokens: int = Field(
         256, ge=1, le=LONGEST, description="Maximum number of tokens per output."
     )
-    dtype: Dtype = "float32"
+    dtype: DecodingDtype = "float32"
     device: Device = "auto"
     repeats: int = Field(1, ge=1, le=1000, description="Number of passes over all samples.")
     slice: Annotated[int | None, Shell(default="all")] = Field(
@@ -212,6 +212,9 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
             raise ValueError(
                 "executor: speed-ups need plain decoding on the same machine: add method ar"
             )
+        if self.dtype == "int8" and (self.kernels == "torch" or self.compile):
+            wrong = "compile" if self.compile else "kernels"
+            raise ValueError(f"dtype: int8 needs packed weights: remove {wrong}")
         turn = turn_length(self.batch_size)
         if self.slice is not None and self.slice % turn:
             raise ValueError(

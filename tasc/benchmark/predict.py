@@ -28,8 +28,7 @@ from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
-from tasc.models.load import Device, Dtype, decoding_dtype, load_model
-from tasc.models.packed import pack
+from tasc.models.load import DecodingDtype, Device, load_to_decode
 from tasc.models.static import target_for
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -72,12 +71,10 @@ def predict(
 
 
 def cost_of(
-    folder: str, dtype: Dtype, device: Device, tokenizer: LoadedTokenizer | None
+    folder: str, dtype: DecodingDtype, device: Device, tokenizer: LoadedTokenizer | None
 ) -> CostModel:
     """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
-    model = load_model(folder, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
-    pack(model)
-    target = target_for(model)
+    target = target_for(load_to_decode(folder, dtype, device, tokenizer))
     return replace(measured_cost(target, fresh=True), chains_only=target.chains_only)
 
 

@@ -105,9 +105,10 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
 
 def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
     sampling = options.sampling
+    dtype = next(model.target.model.parameters()).dtype
     asked = {name: getattr(options, name, None) for name in Settings.model_fields}
     found = {
-        "dtype": str(next(model.target.model.parameters()).dtype).removeprefix("torch."),
+        "dtype": "int8" if options.dtype == "int8" else str(dtype).removeprefix("torch."),
         "device": str(model.target.device),
         "threads": torch.get_num_threads(),
         "sampling": sampling and SamplingSettings(**asdict(sampling), verify=options.verify),

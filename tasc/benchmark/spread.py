@@ -21,8 +21,7 @@ from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
-from tasc.models.load import decoding_dtype, load_model
-from tasc.models.packed import pack
+from tasc.models.load import decoding_dtype, load_to_decode
 from tasc.models.static import target_for
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
@@ -106,10 +105,8 @@ def load_draft_source(options: BenchOptions) -> DraftSource | None:
 def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
     label, path = resolve_model(text)
     tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-    dtype = decoding_dtype(options.dtype, options.device)
-    model = load_model(path, dtype, options.device, tokenizer=tokenizer)
-    if options.kernels == "auto" and not options.compile:
-        pack(model)
+    packed = options.kernels == "auto" and not options.compile
+    model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
     target = target_for(model, graphs=options.graphs, compiled=options.compile)
     return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tasc.environment import environment
 from tasc.options.command import CommandOptions
-from tasc.options.fields import MODEL, Device, Dtype
+from tasc.options.fields import MODEL, DecodingDtype, Device
 from tasc.options.references import resolve_model
 from tasc.tokenizer.loaded import load_tokenizer
 
@@ -51,14 +51,18 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
     }
 
 
-def _steps(options: DoctorOptions) -> dict[Dtype, dict[str, float]]:
+def _steps(options: DoctorOptions) -> dict[DecodingDtype, dict[str, float]]:
     """Return, by dtype and k, the milliseconds of a step over k tokens."""
     from tasc.benchmark.predict import cost_of
+    from tasc.models.load import resolve_device
+    from tasc.models.packed import has_avx512
 
     _, folder = resolve_model(options.model or "")
     tokenizer = load_tokenizer(folder)
-    found: dict[Dtype, dict[str, float]] = {}
-    dtypes: tuple[Dtype, ...] = ("float32", "bfloat16")
+    found: dict[DecodingDtype, dict[str, float]] = {}
+    dtypes: list[DecodingDtype] = ["float32", "bfloat16"]
+    if has_avx512() and resolve_device(options.device) == "cpu":
+        dtypes.append("int8")
     for dtype in dtypes:
         cost = cost_of(folder, dtype, options.device, tokenizer)
         steps = zip(cost.sizes, cost.seconds, strict=True)

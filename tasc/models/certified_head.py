@@ -15,7 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasc import _native
-from tasc.models.packed import PackedLinear, thread_pool
+from tasc.models.packed import PackedLinear, is_int8, thread_pool
 
 LEAST_ROWS = 1 << 13
 LEAST_WEIGHTS = 1 << 22  # fewer stay in a cache, where reading them is no cost
@@ -109,11 +109,12 @@ class CertifiedHead:
 def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> CertifiedHead | None:
     """Return the certified head of ``model``, or None where the whole head is faster or needed.
 
-    That is without packed layers or 8-bit instructions, for small heads and heads with a bias, and
-    for models that change the logits after the head. ``forward`` runs the model once to see that.
+    That is without packed layers or 8-bit instructions, for small heads, heads with a bias or
+    weights in 8 bits (their copy is as large), and for models that change the logits after the
+    head. ``forward`` runs the model once to see that.
     """
     linear = model.get_output_embeddings()
-    if not isinstance(linear, PackedLinear) or linear.bias is not None:
+    if not isinstance(linear, PackedLinear) or linear.bias is not None or is_int8(linear):
         return None
     rows, width = linear.out_features, linear.in_features
     small = rows < LEAST_ROWS or rows * width < LEAST_WEIGHTS

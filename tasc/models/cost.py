@@ -15,7 +15,7 @@ from tasc.environment import processor
 from tasc.errors import InputError
 from tasc.models.cost_model import CONTEXT, CostModel
 from tasc.models.folder import disk_cache
-from tasc.models.packed import is_packed, native_threads
+from tasc.models.packed import is_int8, is_packed, native_threads
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
@@ -108,6 +108,7 @@ def _identity(target: Target) -> dict[str, Any]:
         "graphs": target.graphs,
         "compiled": target.compiled,
         "packed": is_packed(target.model),
+        "int8": is_int8(target.model),
     }
 
 

@@ -15,6 +15,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from tasc import _native
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
 from tasc.models.folder import model_config
@@ -22,9 +23,11 @@ from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import AGAIN, CODE, read_json, tensor_shapes, weight_files
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
+from tasc.models.packed import has_avx512, pack
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 Dtype = Literal["auto", "float32", "bfloat16"]
+DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 Quantization = Literal["none", "nf4", "8bit"]
 _LOCAL: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
@@ -159,14 +162,45 @@ def device_has_bfloat16(device: torch.device) -> bool:
     return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
 
 
-def decoding_dtype(dtype: Dtype, device: Device) -> Dtype:
+def decoding_dtype(dtype: DecodingDtype, device: Device) -> Dtype:
     """Return the dtype to decode in: on a CPU "auto" is the faster of bfloat16 and float32.
 
     Reading the weights is most of a step, so bfloat16 is faster wherever a CPU multiplies in it.
+    "int8" is a dtype of weights, which are multiplied in the dtype of "auto".
     """
-    if dtype != "auto" or resolve_device(device) != "cpu":
+    if dtype in ("float32", "bfloat16"):
         return dtype
+    if resolve_device(device) != "cpu":
+        return "auto"
     return "bfloat16" if device_has_bfloat16(torch.device("cpu")) else "float32"
+
+
+def load_to_decode(
+    path: str,
+    dtype: DecodingDtype,
+    device: Device,
+    tokenizer: LoadedTokenizer | None,
+    *,
+    packed: bool = True,
+) -> PreTrainedModel:
+    """Load a model to decode with, and pack its linear layers unless ``packed`` is false.
+
+    Raises UnavailableError for "int8" without packed layers, and what ``load_model`` raises.
+    """
+    int8 = dtype == "int8"
+    if int8 and resolve_device(device) != "cpu":
+        raise UnavailableError(
+            f"dtype int8 is for CPUs, and the device is {resolve_device(device)}: use --device cpu"
+        )
+    if int8 and not has_avx512():
+        raise UnavailableError(
+            "dtype int8 needs a CPU with AVX-512, and this one has "
+            f"{_native.dense_instructions()}: use --dtype float32"
+        )
+    model = load_model(path, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
+    if packed:
+        pack(model, int8=int8)
+    return model
 
 
 def _build(folder: Path, config: PreTrainedConfig, options: dict[str, Any]) -> PreTrainedModel:

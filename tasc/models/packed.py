@@ -3,6 +3,9 @@
 Each output is a sum over the inputs in ascending order, whatever the number of rows, so the outputs
 of a row are the same bits alone, in a tree and in a batch. torch adds in another order for each
 number of rows: only a tenth of its products are the same bits for 13 rows as for one.
+
+Weights may be stored in 8 bits with one scale per output. The sums are the same, over the whole
+numbers, and each is multiplied by its scale once.
 """
 
 from collections.abc import Iterator
@@ -20,44 +23,74 @@ _SPIN = 100  # microseconds that threads spin after a product: the next one foll
 
 
 def linear_reference(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    scales: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Multiply x (r, k) by the transposed weight (n, k) in plain torch: the order of the sums.
 
-    Sums are float32. The kernels round each step once where the machine fuses it, and add bfloat16
-    in pairs where it multiplies pairs, so their last bits may differ.
+    Sums are float32; ``scales`` (n,) are for int8 weights. The kernels round each step once where
+    the machine fuses it, and add bfloat16 in pairs where it multiplies pairs, so their last bits
+    may differ.
     """
     total = torch.zeros(len(x), len(weight))
     for x_column, w_column in zip(x.float().T, weight.float().T, strict=True):
         total += x_column[:, None] * w_column
+    if scales is not None:
+        total *= scales
     return (total if bias is None else total + bias.float()).to(x.dtype)
+
+
+def quantised(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``weight`` (n, k) as int8 (n, k) and scales (n,) float32: scale times int8 is near it.
+
+    A scale is the row's largest magnitude divided by 127; ties are rounded to even. The scale of a
+    row that is not finite is not finite either.
+    """
+    wide = weight.float()
+    scales = wide.abs().amax(1) / 127
+    whole = (wide / scales[:, None]).nan_to_num(0).round_().clamp_(-127, 127)
+    return whole.to(torch.int8), scales
 
 
 class PackedLinear(nn.Module):
     """A linear layer for inference on the CPU. It has no parameters, so it cannot be trained."""
 
-    def __init__(self, linear: nn.Linear) -> None:
-        """Pack a copy of the weights of ``linear``, which are float32 or bfloat16."""
+    def __init__(self, linear: nn.Linear, *, int8: bool = False) -> None:
+        """Pack a copy of the weights of ``linear``, which are float32 or bfloat16.
+
+        With ``int8`` they are rounded to 8 bits; inputs and outputs keep the dtype.
+        """
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.dtype = linear.weight.dtype
         weight = linear.weight.detach().contiguous()
         own: torch.Tensor | None = linear.bias
         self.bias = None if own is None else own.detach().float().contiguous()
+        self.scales: torch.Tensor | None = None
         half = self.dtype == torch.bfloat16
-        rows = (weight.view(torch.uint16) if half else weight).numpy()
         bias = () if self.bias is None else (self.bias.numpy(),)
-        self.matrix = _native.PackedMatrix(rows, *bias)
+        if int8:
+            weight, self.scales = quantised(weight)
+            scales = self.scales.numpy()
+            self.matrix = _native.PackedMatrix(weight.numpy(), scales, half, *bias)
+        else:
+            rows = (weight.view(torch.uint16) if half else weight).numpy()
+            self.matrix = _native.PackedMatrix(rows, *bias)
 
     @property
     def weight(self) -> torch.Tensor:
-        """A copy of the weight (n, k)."""
-        weight = torch.empty(self.out_features, self.in_features, dtype=self.dtype)
+        """A copy of the weight (n, k), in the dtype of inputs; of int8, times its scales."""
+        dtype = self.dtype if self.scales is None else torch.int8
+        weight = torch.empty(self.out_features, self.in_features, dtype=dtype)
         self.matrix.unpack(weight.data_ptr())
+        if self.scales is not None:
+            weight = (weight * self.scales[:, None]).to(self.dtype)
         return weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply x (..., k), of the weight's dtype; return (..., n)."""
+        """Multiply x (..., k), of the layer's dtype; return (..., n)."""
         if x.dtype != self.dtype or x.shape[-1] != self.in_features or x.device.type != "cpu":
             raise InputError(
                 f"a layer of {self.in_features} inputs in {self.dtype} on the CPU was given "
@@ -86,8 +119,10 @@ class PackedLinear(nn.Module):
         return linear.requires_grad_(False)
 
 
-def pack(model: nn.Module) -> None:
+def pack(model: nn.Module, *, int8: bool = False) -> None:
     """Replace the linear layers of ``model`` by packed ones, and free the weights they had.
+
+    ``int8`` stores the weights in 8 bits.
 
     Does nothing without AVX-512, where torch is faster for one row. Layers on other devices, of
     other dtypes, or of other classes, such as quantised ones, stay. An embedding that shares its
@@ -100,7 +135,7 @@ def pack(model: nn.Module) -> None:
             if type(layer) is not nn.Linear or layer.weight.device.type != "cpu":
                 continue
             if layer.weight.dtype in DTYPES:
-                setattr(parent, name, PackedLinear(layer))
+                setattr(parent, name, PackedLinear(layer, int8=int8))
 
 
 def has_avx512() -> bool:
@@ -140,6 +175,12 @@ def native_threads(model: nn.Module) -> Iterator[None]:
 def is_packed(model: nn.Module) -> bool:
     """Return whether ``model`` has packed layers."""
     return any(isinstance(module, PackedLinear) for module in model.modules())
+
+
+def is_int8(model: nn.Module) -> bool:
+    """Return whether ``model`` has packed layers whose weights have 8 bits."""
+    layers = (module for module in model.modules() if isinstance(module, PackedLinear))
+    return any(layer.scales is not None for layer in layers)
 
 
 @cache

@@ -88,9 +88,14 @@ Device = Annotated[
 ]
 Dtype = Annotated[
     Literal["float32", "bfloat16", "auto"],
+    Field(description="Data type of the model weights (auto = as stored in the model folder)."),
+]
+DecodingDtype = Annotated[
+    Literal["float32", "bfloat16", "int8", "auto"],
     Field(
-        description="Data type of the model weights (auto = as stored in the model folder; for "
-        "decoding on a CPU, bfloat16 if it multiplies in it, else float32)."
+        description="Data type of the model weights (auto = as stored in the model folder; on a "
+        "CPU, bfloat16 if it multiplies in it, else float32; int8 = linear layers in 8 bits, with "
+        "one scale per output and the activations of auto, on a CPU with AVX-512)."
     ),
 ]
 MODEL = "Model folder, GGUF file, smollm2 or Hub id"

@@ -75,11 +75,12 @@ def test_a_difference_is_found_with_its_margin():
 
 @needs_avx512
 @pytest.mark.parametrize("limits", [{}, {"batch_size": 3, "temperature": 0.8}], ids=str)
+@pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_packed_logits_are_compared_bit_by_bit(dtype, limits, tmp_path, monkeypatch):
+def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tmp_path, monkeypatch):
     tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
     model = build_model().to(dtype)
-    pack(model)
+    pack(model, int8=int8)
     loaded = Loaded("m", Target(model), tokenizer, (0,))
     split: Any = SimpleNamespace(prompts=TEXTS[:4], outputs=["x"] * 4, examples=[None] * 4)
     options = BenchOptions(

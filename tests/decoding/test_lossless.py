@@ -10,10 +10,12 @@ from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import DRAFTERS, Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import greedy, verifier
+from tasc.models.packed import DTYPES, pack
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.heads import teach
+from tests.models.test_packed import needs_avx512
 from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
 
 MORE = {  # settings that reach what the defaults do not; every other method runs as it is
@@ -220,3 +222,33 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
     assert [g.tokens.tolist() for g in done] == [o.tolist() for o in outputs]
     if method.name in HITS and not sampling:
         assert sum(sum(g.accepted) for g in done) > 0
+
+
+@pytest.fixture(scope="module", params=DTYPES, ids=str)
+def int8_case(request, tmp_path_factory):
+    """As ``case``, of a model whose weights have 8 bits, without outputs."""
+    model = build_model("llama", tied=False)
+    prompts, outputs = by_transformers(model)
+    head = tmp_path_factory.mktemp("head")
+    teach(model, outputs).save(head)
+    pack(model.to(request.param), int8=True)
+    return Target(model), prompts, head
+
+
+@needs_avx512
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("text", FEW)
+def test_greedy_output_in_8_bits_equals_plain_decoding(int8_case, text, size, tokenizer):
+    target, prompts, head = int8_case
+
+    def outputs(name, known):
+        method, draft = parse(name), DraftSource(tokenizer, target.model)
+        own = {"target": target, "tokenizer": tokenizer, "draft": draft, "draft_head": head}
+        factory = method.prepare(Resources(known, 0, **own))
+        requests = [Request(prompt, factory) for prompt in prompts]
+        limits = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,), "budget": method.budget}
+        made = generate_all(target, requests, batch_size=size, **limits)
+        return [one.tokens.tolist() for one in made]
+
+    plain = outputs("ar", [])
+    assert outputs(text, [np.array(tokens, np.int32) for tokens in plain]) == plain

@@ -213,6 +213,16 @@ def test_small_heads_and_heads_that_are_not_packed_have_none():
 
 @needs_instructions
 @pytest.mark.usefixtures("small_heads")
+def test_a_head_in_8_bits_has_none():
+    model = build_model("llama")
+    pack(model, int8=True)
+    assert Target(model).head is None
+    with pytest.raises(ValueError, match="has no bias, no scales"):
+        CertifiedHead(model.lm_head)
+
+
+@needs_instructions
+@pytest.mark.usefixtures("small_heads")
 @dtypes
 @pytest.mark.parametrize("method", ["ar", "tasc-spec", "prompt-lookup"])
 @pytest.mark.parametrize("exact_share", [2.0, 0.0])

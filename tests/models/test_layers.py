@@ -63,3 +63,14 @@ def test_other_layers_and_other_attentions_stay_plain():
         torch.testing.assert_close(model(ids).logits, plain(ids).logits, atol=1e-5, rtol=1e-4)
     with torch.enable_grad():
         torch.testing.assert_close(model(ids).logits, plain(ids).logits, atol=1e-5, rtol=1e-4)
+
+
+def test_a_fused_layer_in_8_bits_computes_what_its_linear_layers_do(monkeypatch):
+    for dtype in DTYPES:
+        model = build_model("llama").to(dtype)
+        pack(model, int8=True)
+        ours = logits(model)
+        assert len(fused(model)) == model.config.num_hidden_layers
+        tolerance = 1e-5 if dtype == torch.float32 else 0.03
+        for found, expected in zip(ours, plain_logits(model, monkeypatch), strict=True):
+            assert (found - expected).float().norm() < tolerance * expected.float().norm()

@@ -8,8 +8,12 @@ from tasc.errors import InputError, IntegrityError, UnavailableError
 from tasc.models import load
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model, resolve_device
+from tasc.models.packed import is_int8
+from tasc.options.command import OptionsError
 from tasc.tokenizer.loaded import load_tokenizer
 from tests import pico
+from tests.models.test_packed import needs_avx512
+from tests.options import BenchOptions
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +143,31 @@ def test_auto_decodes_in_what_the_processor_multiplies_fastest(monkeypatch, has)
     assert load.decoding_dtype("float32", "cpu") == "float32"
     monkeypatch.setattr(load, "resolve_device", lambda device: "cuda:0")
     assert load.decoding_dtype("auto", "cuda") == "auto"
+
+
+@pytest.mark.parametrize(
+    ("device", "error"),
+    [
+        ("cpu", "needs a CPU with AVX-512, and this one has avx2: use --dtype float32"),
+        ("cuda:0", "is for CPUs, and the device is cuda:0: use --device cpu"),
+    ],
+)
+def test_int8_needs_packed_layers(device, error, monkeypatch):
+    monkeypatch.setattr(load, "resolve_device", lambda _device: device)
+    monkeypatch.setattr(load, "has_avx512", lambda: False)
+    monkeypatch.setattr("tasc._native.dense_instructions", lambda: "avx2")
+    with pytest.raises(UnavailableError, match=error):
+        load.load_to_decode("anything", "int8", "auto", None)
+    for other in ({"kernels": "torch"}, {"compile": True}):
+        with pytest.raises(OptionsError, match=f"int8 needs packed weights: remove {min(other)}"):
+            BenchOptions(dtype="int8", **other)
+
+
+@needs_avx512
+def test_int8_rounds_linear_layers_alone(tmp_path):
+    folder = str(pico.make_model(tmp_path))
+    model = load.load_to_decode(folder, "int8", "cpu", None)
+    assert is_int8(model)
+    assert model.dtype == getattr(torch, load.decoding_dtype("int8", "cpu"))
+    embedding = load_model(folder).get_input_embeddings().weight
+    assert torch.equal(model.get_input_embeddings().weight, embedding.to(model.dtype))

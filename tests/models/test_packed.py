@@ -17,12 +17,14 @@ from tasc.models.packed import (
     linear_reference,
     native_threads,
     pack,
+    quantised,
     thread_pool,
 )
 from tasc.models.target import Target
 from tests.pico import build_model
 
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+bits = pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 needs_avx512 = pytest.mark.skipif(
     not _native.dense_instructions().startswith("avx512"), reason="layers stay as they are"
 )
@@ -48,19 +50,21 @@ def test_a_product_is_what_its_definition_says_up_to_rounding(k, n, bias, dtype)
 
 
 @dtypes
+@bits
 @given(data=st.data())
-def test_a_row_has_the_same_bits_alone_and_among_others(dtype, data):
+def test_a_row_has_the_same_bits_alone_and_among_others(dtype, int8, data):
     k, n = data.draw(st.integers(1, 80)), data.draw(st.integers(1, 150))
     count = data.draw(st.integers(1, 70))
-    packed, x = PackedLinear(layer(k, n, dtype)), rows(count, k, dtype)
+    packed, x = PackedLinear(layer(k, n, dtype), int8=int8), rows(count, k, dtype)
     together, begin = packed(x), data.draw(st.integers(0, count - 1))
     end = data.draw(st.integers(begin + 1, count))
     assert torch.equal(packed(x[begin:end]), together[begin:end])
 
 
 @dtypes
-def test_threads_do_not_change_bits(dtype, monkeypatch):
-    packed, x = PackedLinear(layer(64, 300, dtype)), rows(5, 64, dtype)
+@bits
+def test_threads_do_not_change_bits(dtype, int8, monkeypatch):
+    packed, x = PackedLinear(layer(64, 300, dtype), int8=int8), rows(5, 64, dtype)
     alone = packed(x)
     monkeypatch.setattr("tasc.models.packed.torch.get_num_threads", lambda: 3)
     monkeypatch.setattr("tasc.models.packed.torch.set_num_threads", lambda _count: None)
@@ -95,6 +99,40 @@ def test_weights_can_be_read_back(dtype):
     for name, value in linear.state_dict().items():
         assert torch.equal(packed.state_dict()[name], value)
     assert torch.equal(packed.unpacked().weight, linear.weight)
+
+
+@dtypes
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (66, 100), (33, 65)])
+def test_a_product_in_8_bits_is_that_of_the_dequantised_weight(k, n, bias, dtype):
+    linear, x = layer(k, n, dtype, bias), rows(9, k, dtype)
+    weight, scales = quantised(linear.weight)
+    packed = PackedLinear(linear, int8=True)
+    torch.testing.assert_close(packed(x), linear_reference(x, weight, linear.bias, scales))
+    plain = nn.Linear(k, n, bias).requires_grad_(False)
+    plain.load_state_dict({**linear.state_dict(), "weight": weight * scales[:, None]})
+    torch.testing.assert_close(packed(x), plain(x.float()).to(dtype))
+    assert torch.equal(packed.state_dict()["weight"], plain.weight.to(dtype))
+    assert torch.equal(packed.unpacked().weight, plain.weight.to(dtype))
+
+
+def test_weights_are_rounded_to_the_nearest_whole_number_of_scales():
+    rows = [[127.0, 0.5, 1.5, -126.5], [0.0] * 4, [1e-45, 0, 0, 0], [torch.inf, 1, 0, 0]]
+    whole, scales = quantised(torch.tensor([*rows, [torch.nan, 1, 0, 0]]))
+    assert whole[:2].tolist() == [[127, 0, 2, -126], [0] * 4]
+    assert scales[:2].tolist() == [1, 0]
+    assert whole.abs().max() == 127
+    assert scales.isfinite().tolist() == [True, True, True, False, False]
+
+
+@given(st.integers(0, 2**32), st.floats(-30, 30))
+def test_a_weight_in_8_bits_is_within_half_a_scale(seed, magnitude):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(5, 40, generator=generator) * 10**magnitude
+    whole, scales = quantised(weight)
+    assert (whole.abs().amax(1) == 127).all()
+    error = (whole.double() * scales.double()[:, None] - weight.double()).abs()
+    assert (error <= 0.50001 * scales.double()[:, None]).all()
 
 
 def test_rows_that_do_not_fit_are_refused():
@@ -132,10 +170,11 @@ def test_layers_that_are_not_plain_stay():
 
 @needs_avx512
 @dtypes
+@bits
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "mistral", "gemma"])
-def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(architecture, dtype):
+def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(architecture, int8, dtype):
     model = build_model(architecture).to(dtype)
-    pack(model)
+    pack(model, int8=int8)
     target, tokens = Target(model), np.arange(1, 60, dtype=np.int32)
     prompts, parents = (
         [tokens[:9], tokens[:4], tokens[20:50]],

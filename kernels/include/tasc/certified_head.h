@@ -16,7 +16,7 @@ namespace tasc {
 
 class CertifiedHead {
  public:
-  // Keeps a reference to `matrix`. Throws std::invalid_argument for one with a bias, or whose rows have more than
+  // Keeps a reference to `matrix`. Throws std::invalid_argument for one with a bias or scales, or whose rows have more than
   // kMostElements or are not finite.
   explicit CertifiedHead(const PackedMatrix& matrix);
 

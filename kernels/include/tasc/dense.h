@@ -18,22 +18,25 @@ enum class Element { kFloat32, kBFloat16 };
 // Memory for `bytes` of a matrix, at a whole line of 64 bytes, beside other matrices.
 std::shared_ptr<char> matrix_memory(size_t bytes);
 
-// A matrix (n, k) of float32 or of bfloat16 bits, packed in panels of 16 rows. Immutable.
+// A matrix (n, k) of float32, of bfloat16 bits or of 8-bit whole numbers, packed in panels of 16 rows. Immutable.
 class PackedMatrix {
  public:
-  // Copies `weights` (n, k), and `bias` (n,) of float32 if there is one.
-  PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias);
+  // Copies `weights` (n, k), and `bias` (n,) of float32 if there is one. With `scales` (n,) the weights are int8,
+  // products are of `element`, and the sums of each row are multiplied by its scale.
+  PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias,
+               const float* scales = nullptr);
 
   int64_t n() const { return n_; }
   int64_t k() const { return k_; }
   Element element() const { return element_; }
   bool has_bias() const { return bias_ != nullptr; }
+  bool has_scales() const { return scales_ != nullptr; }
 
-  // out (rows, n) = x (rows, k) times the transposed matrix, plus the bias; all of one element type.
+  // out (rows, n) = x (rows, k) times the transposed matrix, plus the bias; x and out of `element`.
   void multiply(const void* x, int64_t rows, void* out, ThreadPool* pool) const;
 
-  // Writes to `out` (count, 16) the products of one row x (k) with panels of 16 rows, with the bits of `multiply`.
-  // Beyond the last row of the matrix they are undefined.
+  // Writes to `out` (count, 16) the products of one row x (k) with panels of 16 rows, with the bits of `multiply`,
+  // without scales. Beyond the last row of the matrix they are undefined.
   void pick(const void* x, const int64_t* panels, int64_t count, float* out) const;
 
   // Writes rows [begin, end) of the matrix as they were given.
@@ -42,12 +45,13 @@ class PackedMatrix {
 
  private:
   template <class Visit>
-  void each_cell(int64_t begin, int64_t end, const Visit& visit) const;
+  void each_piece(int64_t begin, int64_t end, const Visit& visit) const;
 
   int64_t n_, k_;
   Element element_;
+  int64_t size_;  // bytes of a weight
   std::shared_ptr<char> panels_;   // see cpu/dense.h
-  std::unique_ptr<float[]> bias_;  // padded to whole panels
+  std::unique_ptr<float[]> bias_, scales_;  // padded to whole panels; or null
 };
 
 // Attends from the last `queries` of `keys` positions. A query takes the keys that it may attend to in ascending

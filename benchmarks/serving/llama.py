@@ -22,10 +22,12 @@ import torch
 import tasc
 from benchmarks.figures import publish, task_script, timed
 from benchmarks.task import Task, by_us
-from tasc.models.packed import pack
+from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.library import prepare
+from tasc.models.load import DecodingDtype, load_to_decode
 from tasc.models.target import Target
 
-WEIGHTS = {"f16": "bfloat16", "q8_0": "int8"}  # theirs: ours
+WEIGHTS: dict[str, DecodingDtype] = {"f16": "bfloat16", "q8_0": "int8"}  # theirs: ours
 METHODS = ("ar", "tasc-spec")
 DRAFTS = ("NONE", "NGRAM_MOD", "NGRAM_CACHE")  # llama.cpp's types of drafts
 Way = Callable[[], tuple[float, list[list[int]]]]
@@ -36,6 +38,8 @@ def main() -> None:
     parser = task_script(__doc__, prompts=50, new_tokens=128)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    task = Task.load(options.model, options.data_dir, options.prompts)
+    limits = {"new_tokens": options.new_tokens, "end": task.end}
     with TemporaryDirectory() as folder:
         ways: dict[str, Way] = {}
         for weights, dtype in WEIGHTS.items():
@@ -43,12 +47,10 @@ def main() -> None:
             given = {"model": options.model, "source": str(options.data_dir), "weights": weights}
             out.mkdir()
             tasc.export(tasc.ExportOptions(to="llama-cpp", **given)).save(out)
-            task = Task.load(options.model, options.data_dir, options.prompts, dtype=dtype)
-            pack(task.model)
-            target = Target(task.model)
-            limits = {"new_tokens": options.new_tokens, "end": task.end}
+            target = Target(load_to_decode(options.model, dtype, "cpu", None))
             for method in METHODS:
-                make = task.prepare(method, target)
+                known = Resources((), task.end, target=target)
+                make = prepare(parse(method), task.outputs, None, known)
                 decode = partial(by_us, target, make, task.prompts, 1, **limits)
                 ways[f"{weights} {method}"] = partial(timed, decode)
             for kind in DRAFTS:

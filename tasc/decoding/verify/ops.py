@@ -13,7 +13,7 @@ import torch
 
 from tasc import _native
 from tasc.backend import cuda
-from tasc.backend.tree import refusals
+from tasc.backend.base import refusals
 from tasc.decoding.verify.reference import Verified
 from tasc.errors import InputError
 

@@ -7,7 +7,7 @@ import torch
 
 from tasc import _native
 from tasc.backend import cuda
-from tasc.backend.tree import refusals
+from tasc.backend.base import refusals
 from tasc.errors import InputError
 
 _ACTIVE, _EXTENT = 2, 3  # indexes into the state, see kernels/include/tasc/window_vocab.h

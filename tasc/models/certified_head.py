@@ -99,11 +99,21 @@ class CertifiedHead:
     @contextmanager
     def _inputs(self) -> Iterator[None]:
         """Let the model return the inputs of its head as logits in the block."""
-        self.linear.forward = lambda states: states
+        states: list[torch.Tensor] = []
+
+        def before(_module: object, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+            states.append(inputs[0])
+            return (inputs[0][:0],)  # no rows: the product takes no time
+
+        hooks = [
+            self.linear.register_forward_pre_hook(before),
+            self.linear.register_forward_hook(lambda _module, _inputs, _out: states.pop()),
+        ]
         try:
             yield
         finally:
-            del self.linear.forward
+            for hook in hooks:
+                hook.remove()
 
 
 def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> CertifiedHead | None:

@@ -5,8 +5,7 @@ bytes, bound all of them (``kernels/include/tasc/certified_head.h``); only rows 
 the largest logits are multiplied exactly, with the bits of the whole head.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +64,7 @@ class CertifiedHead:
         One entry per sequence, of its first ``sizes[i]`` rows. A sequence gets all logits if one of
         its states has no certificate, such as NaN.
         """
-        with self._inputs():
-            states = forward()
+        states = self._states(forward)
         parts = [own[:size] for own, size in zip(states, sizes, strict=True)]
         states = parts[0] if len(parts) == 1 else torch.cat(parts)
         ids, values, totals = self.largest(states, count)
@@ -96,24 +94,19 @@ class CertifiedHead:
         self.exact += (share - self.exact) / _CALLS
         return ids, logits, totals
 
-    @contextmanager
-    def _inputs(self) -> Iterator[None]:
-        """Let the model return the inputs of its head as logits in the block."""
+    def _states(self, forward: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Run ``forward``, and let the model return the inputs of its head as logits."""
         states: list[torch.Tensor] = []
 
         def before(_module: object, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
             states.append(inputs[0])
             return (inputs[0][:0],)  # no rows: the product takes no time
 
-        hooks = [
+        with (
             self.linear.register_forward_pre_hook(before),
             self.linear.register_forward_hook(lambda _module, _inputs, _out: states.pop()),
-        ]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+        ):
+            return forward()
 
 
 def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> CertifiedHead | None:
@@ -131,15 +124,11 @@ def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> Cer
     if small or _native.dense_instructions() != "avx512bf16":
         return None
     outputs: list[torch.Tensor] = []
-    hooks = [
+    with (
         linear.register_forward_hook(lambda _module, _inputs, out: outputs.append(out)),
         model.register_forward_hook(lambda _module, _inputs, out: outputs.append(out.logits)),
-    ]
-    try:
+    ):
         forward()
-    finally:
-        for hook in hooks:
-            hook.remove()
     if len({each.data_ptr() for each in outputs}) != 1:
         return None
     try:

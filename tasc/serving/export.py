@@ -15,7 +15,7 @@ from tasc.models.folder.vocabulary import check_folder
 from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code
-from tasc.report.record import Record, Report
+from tasc.report.record import Record, Report, Reported
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
 from tasc.serving.table import EXPORTS
@@ -56,7 +56,7 @@ class ExportReport(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class Exported:
+class Exported(Reported):
     """An export that can be saved."""
 
     parts: Parts
@@ -102,10 +102,6 @@ class Exported:
             notes=tuple(self.format.notes()),
             command=shlex.join(self.format.command(self.start)),
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return self.report.to_dict()
 
 
 def _exact(parts: Parts) -> bool:

@@ -7,7 +7,6 @@ the largest logits are multiplied exactly, with the bits of the whole head.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +46,7 @@ class CertifiedHead:
 
     def __init__(self, linear: PackedLinear) -> None:
         """Copy the rows of ``linear`` in 8 bits. Raises ValueError unless all are finite."""
-        self.linear: Any = linear
+        self.linear = linear
         self.native = _native.CertifiedHead(linear.matrix)
         self.exact = 0.0  # mean share of the rows that were multiplied exactly
 
@@ -64,7 +63,11 @@ class CertifiedHead:
         One entry per sequence, of its first ``sizes[i]`` rows. A sequence gets all logits if one of
         its states has no certificate, such as NaN.
         """
-        states = self._states(forward)
+        self.linear.passes = True
+        try:
+            states = forward()
+        finally:
+            self.linear.passes = False
         parts = [own[:size] for own, size in zip(states, sizes, strict=True)]
         states = parts[0] if len(parts) == 1 else torch.cat(parts)
         ids, values, totals = self.largest(states, count)
@@ -93,20 +96,6 @@ class CertifiedHead:
         share = panels * _PANEL / (max(rows, 1) * self.linear.out_features)
         self.exact += (share - self.exact) / _CALLS
         return ids, logits, totals
-
-    def _states(self, forward: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Run ``forward``, and let the model return the inputs of its head as logits."""
-        states: list[torch.Tensor] = []
-
-        def before(_module: object, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-            states.append(inputs[0])
-            return (inputs[0][:0],)  # no rows: the product takes no time
-
-        with (
-            self.linear.register_forward_pre_hook(before),
-            self.linear.register_forward_hook(lambda _module, _inputs, _out: states.pop()),
-        ):
-            return forward()
 
 
 def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> CertifiedHead | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tasc.environment import command_line, environment
+from tasc.environment import environment
 
 _Result = TypeVar("_Result")
 
@@ -55,6 +55,11 @@ def task_script(about: str | None, **values: Any) -> Any:  # noqa: ANN401
     parser = script(about, model=str, repeats=5, dtype="float32", **values)
     parser.add_argument("--data-dir", type=Path, required=True, help="folder of one data set")
     return parser
+
+
+def command_line() -> list[str]:
+    """Return the arguments of this program, paths shortened to their names."""
+    return [Path(part).name if "/" in part else part for part in sys.argv]
 
 
 def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) -> None:

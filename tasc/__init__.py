@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tasc.commands.inspect_data import inspect_data as inspect_data
     from tasc.commands.starter.write import InitOptions as InitOptions
     from tasc.commands.starter.write import start_recipe as start_recipe
+    from tasc.decoding.choices import Choice as Choice
+    from tasc.decoding.choices import choose as choose
     from tasc.decoding.core.sampling import Sampling as Sampling
     from tasc.decoding.custom_generate import custom_generate as custom_generate
     from tasc.decoding.drafters.ngram.options import IndexOptions as IndexOptions
-    from tasc.decoding.library import Choice as Choice
     from tasc.decoding.library import Completion as Completion
-    from tasc.decoding.library import choose as choose
     from tasc.decoding.library import generate as generate
     from tasc.options.task import Data as Data
     from tasc.serving.exports.transformers import load_custom_generate as load_custom_generate
@@ -60,10 +60,11 @@ _PUBLIC = {
     "finetune index load_test tune",
     "tasc.commands.inspect_data": "DataOptions inspect_data",
     "tasc.commands.starter.write": "InitOptions start_recipe",
+    "tasc.decoding.choices": "Choice choose",
     "tasc.decoding.core.sampling": "Sampling",
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.drafters.ngram.options": "IndexOptions",
-    "tasc.decoding.library": "Choice Completion choose generate",
+    "tasc.decoding.library": "Completion generate",
     "tasc.options.task": "Data",
     "tasc.serving.exports.transformers": "load_custom_generate",
     "tasc.serving.options": "ExportOptions",

@@ -64,11 +64,6 @@ def requirement() -> str:
     return f"{DISTRIBUTION} @ {at}"
 
 
-def command_line() -> list[str]:
-    """Return the arguments of this program, paths shortened to their names."""
-    return [Path(part).name if "/" in part else part for part in sys.argv]
-
-
 def shell_line() -> str:
     """Return the command line of this program for a shell."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

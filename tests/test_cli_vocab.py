@@ -47,7 +47,7 @@ def test_vocab_of_tokenizers_alone_measures_no_acceptance(capsys, tmp_path):
     assert code == 0, err
     result = json.loads(out)
     assert result["expected_acceptance"] is None
-    assert result["recommended"]["algorithm"] == "standard"
+    assert result["algorithm"] == "standard"
     augmented = tmp_path / "augmented"
     assert (
         tasc(capsys, "augment", task, "--tokenizer", one, "--budget", 2, "--output", augmented)[0]

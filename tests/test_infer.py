@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasc.commands.starter.infer import fits, infer, schema_of
-from tasc.decoding.core.grammar import Grammar
+from tasc.commands.starter.infer import infer, schema_of
+from tasc.decoding.core.grammar import Grammar, text_test
 from tasc.options.constraint import Constraint
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import make_tokenizer
@@ -30,9 +30,23 @@ def test_every_output_satisfies_the_schema_that_is_inferred_from_it(values, othe
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     assert all(map(validator.is_valid, values))
+    accepts = text_test(Constraint.of_schema(schema))
+    assert all(accepts(json.dumps(arranged(schema, value))) for value in values)
     if not isinstance(other, float):  # a float without a fraction is an integer to jsonschema
-        assert fits(schema, other) == validator.is_valid(other) or 0.0 in _floats(other)
-    assert all(fits(schema, value) for value in values)
+        accepted = accepts(json.dumps(arranged(schema, other)))
+        assert accepted == validator.is_valid(other) or 0.0 in _floats(other)
+
+
+def arranged(schema, value):
+    """Return a JSON value with its keys in the order of a schema."""
+    for form in schema.get("anyOf", [schema]):
+        if form.get("type") == "object" and isinstance(value, dict):
+            parts = form["properties"]
+            known = {n: arranged(parts[n], value[n]) for n in parts if n in value}
+            return known | {name: part for name, part in value.items() if name not in parts}
+        if "items" in form and isinstance(value, list):
+            return [arranged(form["items"], part) for part in value]
+    return value
 
 
 def _floats(value):
@@ -97,3 +111,12 @@ def test_a_schema_describes_how_outputs_are_written(separators, tmp_path):
     assert infer([json.dumps(value, indent=1) for value in values], "mine", seed=0) is None
     turned = [json.dumps({"a": v["a"], "b": v["b"]}, separators=separators) for v in values[::2]]
     assert infer([*outputs[::2], *turned], "mine", seed=0) is None
+
+
+def test_schemas_that_decoding_does_not_accept_are_not_inferred():
+    escaped = [json.dumps({"a": f"é{i}"}) for i in range(100)]  # llguidance reads é itself only
+    assert infer(escaped, "mine", seed=0) is None
+    written = [json.dumps({"a": f"é{i}"}, ensure_ascii=False) for i in range(100)]
+    assert infer(written, "mine", seed=0) is not None
+    many = [json.dumps({f"key{i}": 1}) for i in range(20_000)]
+    assert infer(many, "mine", seed=0) is None

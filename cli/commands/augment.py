@@ -41,7 +41,11 @@ def show(report: "AugmentReport") -> None:
         f"rejected by the prefix collision score: {report.rejected}; excluded: {excluded}; "
         f"new tokens that no output uses: {report.unused}"
     )
-    _show_use(report)
+    seen = report.seen
+    say(
+        f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
+        f"percentile {seen.tenth:,.0f}, median {seen.median:,.0f}"
+    )
     if report.budget == "auto":
         _show_recommended_size(report.curve)
 
@@ -53,14 +57,6 @@ def _show_trim(trim: "TrimReport") -> None:
     )
     sides = [trim.bytes_per_token[side] for side in ("before", "after")]
     say(f"Bytes per token of other texts (Python docstrings): {sides[0]:.2f} → {sides[1]:.2f}.")
-
-
-def _show_use(report: "AugmentReport") -> None:
-    seen = report.seen
-    say(
-        f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
-        f"percentile {seen.tenth:,.0f}, median {seen.median:,.0f}"
-    )
 
 
 def _show_recommended_size(curve: "Curve") -> None:

@@ -12,7 +12,7 @@ def show(report: "Comparison") -> None:
     """Print both vocabularies, their shared tokens, and the recommendation."""
     sides = [("target", report.target), ("drafter", report.draft)]
     table(
-        f"{report.task.texts} texts of {report.task.source}",
+        f"{report.task.samples} texts of {report.task.source}",
         ["", "tokens", "strings", "longest", "mean bytes", "texts unchanged"],
         [
             [
@@ -47,5 +47,4 @@ def show(report: "Comparison") -> None:
     if r.expected_acceptance:
         figures = ", ".join(f"{k} {v:.3f}" for k, v in r.expected_acceptance.items())
         say(f"Expected acceptance at temperature {r.temperature:g}: {figures}")
-    best = r.recommended
-    say(f"Recommended: {best.algorithm} ({best.reason})")
+    say(f"Recommended: {r.algorithm} ({r.reason})")

@@ -9,27 +9,13 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tasc/float16.h"
+#include "elements.h"
 
 namespace {
 
 constexpr int64_t kStates = 67;
 
 std::mt19937 rng(5);
-
-template <class T>
-T element(float value) {
-  if constexpr (sizeof(T) == 4) {
-    return value;
-  } else {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    return static_cast<T>(bits >> 16);
-  }
-}
-
-float wide(float x) { return x; }
-float wide(uint16_t x) { return tasc::to_float(tasc::BFloat16{x}); }
 
 // Normal numbers; each row repeats part of another one, and is smaller or larger by up to a thousand.
 template <class T>

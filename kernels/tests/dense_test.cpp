@@ -6,31 +6,17 @@
 #include <random>
 #include <vector>
 
-#include "tasc/float16.h"
+#include "elements.h"
 
 namespace {
 
 std::mt19937 rng(7);
 
 template <class T>
-T element() {
-  const float value = std::normal_distribution<float>()(rng);
-  if constexpr (sizeof(T) == 4) {
-    return value;
-  } else {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    return static_cast<T>(bits >> 16);
-  }
-}
-
-float wide(float x) { return x; }
-float wide(uint16_t x) { return tasc::to_float(tasc::BFloat16{x}); }
-
-template <class T>
 std::vector<T> some(int64_t size) {
   std::vector<T> made(static_cast<size_t>(size));
-  for (T& each : made) each = element<T>();
+  std::normal_distribution<float> normal;
+  for (T& each : made) each = element<T>(normal(rng));
   return made;
 }
 

@@ -1,14 +1,26 @@
-"""Requests and results of the merge search."""
+"""Requests and results of the merge search, and the errors of native routines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tasc.errors import InputError
+
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 UInt8 = npt.NDArray[np.uint8]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn ValueError of a native routine into InputError."""
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 @dataclass(frozen=True)

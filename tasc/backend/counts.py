@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import Int32, Int64, UInt8
-from tasc.backend.tree import refusals
+from tasc.backend.base import Int32, Int64, UInt8, refusals
 from tasc.errors import InputError
 
 WORD_BATCH = 1 << 19  # words per run, of which few enough differ for 16-bit ids

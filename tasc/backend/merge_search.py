@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tasc import _native
-from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
-from tasc.backend.tree import refusals
+from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult, refusals
 from tasc.progress import Progress, silent
 
 

@@ -3,22 +3,10 @@
 All functions raise InputError if a parent does not precede its child, or above 4,096 nodes.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 
 from tasc import _native
-from tasc.errors import InputError
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn ValueError of a native routine into InputError."""
-    try:
-        yield
-    except ValueError as error:
-        raise InputError(str(error)) from error
+from tasc.backend.base import refusals
 
 
 def ancestor_bits(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,8 @@ from tasc.decoding.library import chosen
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.folder.disk_cache import cache_folder
-from tasc.models.target import Target, common_prefix
+from tasc.models.prefix import common_prefix
+from tasc.models.target import Target
 from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent

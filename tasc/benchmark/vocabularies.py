@@ -1,6 +1,7 @@
 """Two models' vocabularies side by side, and how much of a draft would be accepted."""
 
 from tasc.benchmark.options import VocabularyOptions
+from tasc.benchmark.results.conditions import SplitTask
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters import Resources
@@ -13,40 +14,22 @@ from tasc.models.load import load_model
 from tasc.models.static import target_for
 from tasc.options.references import resolve_tokenizer
 from tasc.progress import Progress, silent
-from tasc.report.record import Record, Report
+from tasc.report.record import Report
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.pairing import Pairing, pairing, recommend
-
-
-class ComparedTexts(Record):
-    """The texts that both tokenizers encoded."""
-
-    source: str
-    split: str
-    texts: int
-
-
-class Recommendation(Record):
-    """The algorithm to draft with."""
-
-    algorithm: str
-    reason: str
 
 
 class Comparison(Pairing, Report):
     """Two vocabularies on a corpus."""
 
-    task: ComparedTexts
+    task: SplitTask
     expected_acceptance: dict[str, float] | None
     """Of each algorithm; None unless both are models."""
     temperature: float
     """Of the expected acceptance."""
-    recommended: Recommendation
-
-    @property
-    def algorithm(self) -> str:
-        """The recommended one."""
-        return self.recommended.algorithm
+    algorithm: str
+    """The recommended one."""
+    reason: str
 
 
 def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = silent) -> Comparison:
@@ -66,10 +49,11 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     algorithm, reason = recommend(pair, acceptance)
     return Comparison(
         **dict(pair),
-        task=ComparedTexts(source=corpus.source.path, split=corpus.split, texts=len(texts)),
+        task=SplitTask(source=corpus.source.path, split=corpus.split, samples=len(texts)),
         expected_acceptance=acceptance,
         temperature=options.temperature,
-        recommended=Recommendation(algorithm=algorithm, reason=reason),
+        algorithm=algorithm,
+        reason=reason,
     )
 
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tasc.decoding.core.grammar import Grammar
 from tasc.errors import InputError
 from tasc.models.folder.fetch import local_folder
 from tasc.options.references import resolve_model
+from tasc.report.record import Reported
 from tasc.tokenizer.files import tokenizer_folder
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.search.embedding_cost import embedding_cost
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class TaskAnalysis:
+class TaskAnalysis(Reported):
     """The results of ``tasc analyze``, and the counts behind them."""
 
     report: AnalysisResults  # for readers
@@ -48,10 +49,6 @@ class TaskAnalysis:
         folder.mkdir(parents=True, exist_ok=True)
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
             save_counts(folder, self.tokenizer, counts[0], counts[1])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return self.report.to_dict()
 
 
 def _structured(

@@ -61,11 +61,13 @@ def model_card(
         f" Its tokenizer has {len(made.start.added):,} new tokens (TASC-ft), frequent n-grams of "
         "the task's outputs, so an output takes fewer decoding steps."
     )
+    chat = _by_chat_template(train)
+    plain = _PLAIN.format(prompt=train.source.example())
     parts = [
         f"---\n{yaml.safe_dump(header, sort_keys=False)}---",
         f"# {base}, fine-tuned on {data}",
         f"A causal language model: {base} {how}.{new if made.start.added else ''}",
-        f"## Use\n\n{block('python', _python(train))}",
+        f"## Use\n\n{block('python', _PYTHON.format(inputs=_CHAT if chat else plain))}",
         f"With `tasc`, in this folder:\n\n{block('sh', _SHELL)}",
         "Engines that load a transformers folder load this one unchanged.",
     ]
@@ -80,13 +82,6 @@ def model_card(
         rows = [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in made.report.evaluations]
         parts.append(table(["step", "validation loss", "outputs predicted exactly"], rows))
     return "\n\n".join(parts) + "\n"
-
-
-def _python(train: Corpus) -> str:
-    """Return code that writes a prompt as in training, and generates."""
-    columns = {name: f"your {name}" for name in train.source.template_columns()}
-    plain = _PLAIN.format(prompt=train.source.prompt("your input", columns))
-    return _PYTHON.format(inputs=_CHAT if _by_chat_template(train) else plain)
 
 
 def _by_chat_template(train: Corpus) -> bool:

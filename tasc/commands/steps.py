@@ -23,7 +23,7 @@ from tasc.files.artefact import (
 )
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
-from tasc.options.texts import Texts, read_texts
+from tasc.options.texts import read_texts
 from tasc.progress import Progress, silent
 from tasc.report.record import Report
 from tasc.tokenizer.files import COMPANIONS
@@ -57,7 +57,10 @@ def run_step(
     check_kept(output, _read(options))
     texts = read_texts(options)
     asked = options.model_dump(mode="json", exclude={*options.spec.incidental})
-    step = Step(options.command, asked, _inputs(options, texts))
+    inputs = {"source": texts.fingerprint}
+    for name in options.spec.references:
+        inputs[name] = " ".join(map(_identify, options.named(name)))
+    step = Step(options.command, asked, inputs)
     if reuse and up_to_date(output, step):
         report = STEPS[options.command].read_report(output / options.spec.result_file)
         return Outcome(output, report, reused=True)
@@ -89,13 +92,6 @@ def _read(options: StepOptions) -> Iterator[Path]:
         yield Path(options.data.path)
     for name in options.spec.references:
         yield from (Path(parse_label(text)[1]) for text in options.named(name))
-
-
-def _inputs(options: StepOptions, texts: Texts) -> dict[str, str]:
-    inputs = {"source": texts.fingerprint}
-    for name in options.spec.references:
-        inputs[name] = " ".join(_identify(text) for text in options.named(name))
-    return inputs
 
 
 def _identify(text: str) -> str:

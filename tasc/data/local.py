@@ -163,8 +163,11 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
     if form in {"csv", "parquet"}:
         yield from _table(path, form, columns, size)
         return
-    entries = (_checked(span, entry, columns) for entry in _entries(span))
+    entries = _entries(span)
     while chunk := list(islice(entries, size)):
+        for row, at in chunk:
+            if not all(name in row for name in columns):
+                check_columns(_where(path, [at], 0), row, columns)
         yield {n: [row[n] for row, _ in chunk] for n in columns}, [at for _, at in chunk]
 
 
@@ -183,12 +186,6 @@ def _by_line(path: Path) -> bool:
 
 def _entries(span: Span) -> Iterator[Entry]:
     return _lines(span) if _by_line(span.path) else _list(span.path)
-
-
-def _checked(span: Span, entry: Entry, columns: Sequence[str]) -> Entry:
-    if not all(name in entry[0] for name in columns):
-        check_columns(_where(span.path, [entry[1]], 0), entry[0], columns)
-    return entry
 
 
 def _lines(span: Span) -> Iterator[Entry]:

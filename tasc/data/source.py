@@ -81,6 +81,10 @@ class Source:
             for literal, name, cut in template_parts(self.template)
         )
 
+    def example(self) -> str:
+        """Return a prompt with "your NAME" in the place of each column."""
+        return self.prompt("your input", {name: f"your {name}" for name in self.template_columns()})
+
 
 def template_parts(template: str) -> list[tuple[str, str | None, str]]:
     """Split a template into (literal text, name of the column after it or None, cut).

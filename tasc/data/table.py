@@ -1,5 +1,6 @@
 """Columns of a split, and their values as text or words."""
 
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,8 +48,8 @@ class Table:
             return ""
         if not isinstance(value, _SCALARS):
             raise InputError(
-                f"{self.where(position)}: column {name!r} holds a{_kind(value)}: write text, "
-                "a number or a list of words"
+                f"{self.where(position)}: column {name!r} holds {reprlib.repr(value)}: "
+                "write text, a number or a list of words"
             )
         text = _written(value)
         try:
@@ -95,9 +96,3 @@ def _words(value: object) -> tuple[str, ...]:
 def _written(value: object) -> str:
     """Return a value as JSON, a text unchanged."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, list):
-        return " list of lists or objects"
-    return "n object" if isinstance(value, dict) else f" {type(value).__name__}"

@@ -13,11 +13,16 @@ from itertools import takewhile
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from tasc.data.choices import check_labels
 from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.core.generation import Generation, PhaseTimer
+from tasc.decoding.core.resources import end_ids
+from tasc.decoding.library import Prompt, ids_of
 from tasc.errors import InputError
 from tasc.models.packed import native_threads
+from tasc.models.static import target_from_model
 from tasc.models.target import Target
 
 _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
@@ -229,3 +234,40 @@ def _score(target: Target, prompts: Sequence[np.ndarray], part: Part, end: int) 
             sums.append(sums[parent + 1] + edge)
         scores[:] = np.array(sums)[part.ends + 1] + ends[part.ends + 1]
     return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The most probable label after a prompt, and the probability of each label."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+def choose(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Prompt],
+    choices: Sequence[str],
+    *,
+    batch_size: int = 1,
+) -> list[Choice]:
+    """Choose one of ``choices`` for each prompt, by one forward that scores all of them.
+
+    A label's score is the probability that the model writes it and then the end token; of equal
+    scores the first label wins. Probabilities are normalised over the labels. Prompts and models as
+    in ``generate``. Raises InputError for no labels, an empty label, or one that is given twice.
+    """
+    check_labels(choices)
+    ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
+    ends = end_ids(model, tokenizer.eos_token_id)
+    if not ends:
+        raise InputError("the tokenizer has no end token, which ends a label: set its eos_token")
+    labels = Labels([ids_of(label, tokenizer) for label in choices], ends[0])
+    with target_from_model(model, "off") as target:
+        batches = [ids[i : i + batch_size] for i in range(0, len(ids), batch_size)]
+        rows = [row for batch in batches for row in probabilities(labels.scores(target, batch)[0])]
+    return [
+        Choice(choices[int(row.argmax())], dict(zip(choices, row.tolist(), strict=True)))
+        for row in rows
+    ]

@@ -27,7 +27,7 @@ from tasc.decoding.core.protocols import (
 from tasc.decoding.core.stopping import Stop
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
-from tasc.models.certified_head import CertifiedHead, Logits, TopLogits
+from tasc.models.certified_head import Logits, TopLogits
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
 
@@ -101,13 +101,9 @@ def generate_all(
     longest = max((len(request.prompt) for request in requests), default=0)
     widest = max(budget, FORCED) if any(request.grammar for request in requests) else budget
     padding = min(widest, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
-    head = target.head if any(request.is_greedy for request in requests) else None
     with native_threads(target.model):
+        sequences = [_Sequence(request, target, max_new_tokens, end_ids) for request in requests]
         target.begin(longest + max_new_tokens + padding, batch_size)
-        sequences = [
-            _Sequence(request, max_new_tokens, end_ids, chains_only=target.chains_only)
-            for request in requests
-        ]
         waiting, live = sequences[::-1], list[_Sequence]()
         if batch_size > 1:  # the longest first: prompts that join together need little padding
             waiting.sort(key=lambda sequence: len(sequence.request.prompt))
@@ -115,9 +111,9 @@ def generate_all(
             free = min(len(waiting), batch_size - len(live))
             if joining := [waiting.pop() for _ in range(free)]:
                 live += joining
-                _stream(joining, _prefill(target, joining, head))
+                _stream(joining, _prefill(target, joining))
             else:
-                _stream(live, _step(target, live, budget, head))
+                _stream(live, _step(target, live, budget))
             _retire(target, live)
     return [sequence.result for sequence in sequences]
 
@@ -125,11 +121,10 @@ def generate_all(
 class _Sequence:
     """One sequence: its drafter, its output so far, and the rules that end it."""
 
-    def __init__(
-        self, request: Request, limit: int, ends: Collection[int], *, chains_only: bool = False
-    ) -> None:
+    def __init__(self, request: Request, target: Target, limit: int, ends: Collection[int]) -> None:
         self.request, self.limit, self.ends = request, limit, set(ends)
-        self.chains_only = chains_only
+        self.head = target.head if request.is_greedy else None
+        self.chains_only = target.chains_only
         self.tokens: list[int] = []
         self.finished = ""
         self.result = Generation(_NO_PATH)
@@ -142,7 +137,7 @@ class _Sequence:
         self.uses_hidden_states = own if isinstance(own, UsesHiddenStates) else None
         self.uses_logits = own if isinstance(own, UsesLogits) else None
         read = 1 if self.uses_logits is None else getattr(own, "top_logits", 0)
-        reads_all = self.uses_hidden_states is not None or not request.is_greedy
+        reads_all = self.uses_hidden_states is not None or self.head is None
         self.largest = 0 if reads_all else read  # logits that it reads of a row; 0: all
         self.masks = None if request.grammar is None else Masks(request.grammar)
         self.adjust: Processors | Masks | InTurn | None = self.masks
@@ -216,18 +211,14 @@ class _Sequence:
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
 
 
-def _prefill(
-    target: Target, joining: Sequence[_Sequence], head: CertifiedHead | None
-) -> list[np.ndarray]:
+def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:
     """Read the prompts, commit their first tokens, and start the drafters."""
     for sequence in joining:
         sequence.begin(target.device)
     timer = PhaseTimer()
     reads = any(sequence.uses_hidden_states is not None for sequence in joining)
     prompts = [sequence.request.prompt for sequence in joining]
-    rows = _logits(
-        head, joining, lambda: target.join(prompts, hidden=reads)[:, None], [1] * len(prompts)
-    )
+    rows = _logits(joining, lambda: target.join(prompts, hidden=reads)[:, None], [1] * len(prompts))
     committed = [
         s.commit([s.verify(Draft(), row)[1]]) for s, row in zip(joining, rows, strict=True)
     ]
@@ -242,18 +233,22 @@ def _prefill(
     return committed
 
 
-def _step(
-    target: Target, live: Sequence[_Sequence], max_nodes: int, head: CertifiedHead | None
-) -> list[np.ndarray]:
+def _step(target: Target, live: Sequence[_Sequence], max_nodes: int) -> list[np.ndarray]:
     """Draft, score, verify, commit and observe once, for all sequences."""
     timer = PhaseTimer()
     drafts = [sequence.draft(max_nodes) for sequence in live]
     timer.end("draft")
-    rows = _score(target, live, drafts, head)
+    last = [sequence.tokens[-1] for sequence in live]
+    trees = [(draft.tokens, draft.parents) for draft in drafts]
+    rows = _logits(live, lambda: target.score(last, trees), [len(draft) + 1 for draft in drafts])
     timer.end("forward")
     verified = [s.verify(d, r) for s, d, r in zip(live, drafts, rows, strict=True)]
     timer.end("verify")
-    committed = _commit(target, live, drafts, verified)
+    target.keep([path for path, _ in verified])
+    committed = [
+        sequence.commit([*draft.tokens[path].tolist(), bonus])
+        for sequence, draft, (path, bonus) in zip(live, drafts, verified, strict=True)
+    ]
     timer.end("commit")
     for i, sequence in enumerate(live):
         hidden = None if target.states is None else target.states[i, : len(rows[i])]
@@ -266,46 +261,17 @@ def _step(
     return committed
 
 
-def _score(
-    target: Target,
-    live: Sequence[_Sequence],
-    drafts: Sequence[Draft],
-    head: CertifiedHead | None,
-) -> list[Logits]:
-    """Return the logits (n + 1, V) of each sequence's last token and draft."""
-    last = [sequence.tokens[-1] for sequence in live]
-    trees = [(draft.tokens, draft.parents) for draft in drafts]
-    sizes = [len(draft) + 1 for draft in drafts]
-    return _logits(head, live, lambda: target.score(last, trees), sizes)
-
-
 def _logits(
-    head: CertifiedHead | None,
-    sequences: Sequence[_Sequence],
-    forward: Callable[[], torch.Tensor],
-    sizes: Sequence[int],
+    sequences: Sequence[_Sequence], forward: Callable[[], torch.Tensor], sizes: Sequence[int]
 ) -> list[Logits]:
     """Run ``forward``; return the first rows of each sequence, or their largest logits.
 
     The largest ones are enough if nothing reads others.
     """
-    counts = [sequence.largest for sequence in sequences]
+    head, counts = sequences[0].head, [sequence.largest for sequence in sequences]
     if head is not None and head.pays and all(counts):
         return head.top(forward, sizes, max(counts))
     return [own[:size] for own, size in zip(forward(), sizes, strict=True)]
-
-
-def _commit(
-    target: Target,
-    live: Sequence[_Sequence],
-    drafts: Sequence[Draft],
-    verified: Sequence[tuple[np.ndarray, int]],
-) -> list[np.ndarray]:
-    target.keep([path for path, _ in verified])
-    return [
-        sequence.commit([*draft.tokens[path].tolist(), bonus])
-        for sequence, draft, (path, bonus) in zip(live, drafts, verified, strict=True)
-    ]
 
 
 def _stream(sequences: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> None:

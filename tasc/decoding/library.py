@@ -12,9 +12,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
-from tasc.data.choices import check_labels
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
-from tasc.decoding.choices import Labels, probabilities
 from tasc.decoding.core.generation import PhaseTimer
 from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.processors import Processor
@@ -27,8 +25,8 @@ from tasc.decoding.drafters import Factory, Method, Resources, default_method, p
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
+from tasc.models.prefix import common_prefix
 from tasc.models.static import Graphs, restore_model, target_from_model
-from tasc.models.target import common_prefix
 from tasc.options.constraint import read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -174,43 +172,6 @@ def generate(
         timer.add_prefill([one.timeline for one in done])
     texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The most probable label after a prompt, and the probability of each label."""
-
-    label: str
-    probabilities: dict[str, float]
-
-
-def choose(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[Prompt],
-    choices: Sequence[str],
-    *,
-    batch_size: int = 1,
-) -> list[Choice]:
-    """Choose one of ``choices`` for each prompt, by one forward that scores all of them.
-
-    A label's score is the probability that the model writes it and then the end token; of equal
-    scores the first label wins. Probabilities are normalised over the labels. Prompts and models as
-    in ``generate``. Raises InputError for no labels, an empty label, or one that is given twice.
-    """
-    check_labels(choices)
-    ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    ends = end_ids(model, tokenizer.eos_token_id)
-    if not ends:
-        raise InputError("the tokenizer has no end token, which ends a label: set its eos_token")
-    labels = Labels([ids_of(label, tokenizer) for label in choices], ends[0])
-    with target_from_model(model, "off") as target:
-        batches = [ids[i : i + batch_size] for i in range(0, len(ids), batch_size)]
-        rows = [row for batch in batches for row in probabilities(labels.scores(target, batch)[0])]
-    return [
-        Choice(choices[int(row.argmax())], dict(zip(choices, row.tolist(), strict=True)))
-        for row in rows
-    ]
 
 
 def _grammar(

@@ -9,7 +9,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from tasc import _native
 from tasc.backend import cuda
-from tasc.backend.tree import refusals
+from tasc.backend.base import refusals
 from tasc.errors import InputError, UnavailableError
 
 

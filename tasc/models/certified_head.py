@@ -5,10 +5,8 @@ bytes, bound all of them (``kernels/include/tasc/certified_head.h``); only rows 
 the largest logits are multiplied exactly, with the bits of the whole head.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +46,7 @@ class CertifiedHead:
 
     def __init__(self, linear: PackedLinear) -> None:
         """Copy the rows of ``linear`` in 8 bits. Raises ValueError unless all are finite."""
-        self.linear: Any = linear
+        self.linear = linear
         self.native = _native.CertifiedHead(linear.matrix)
         self.exact = 0.0  # mean share of the rows that were multiplied exactly
 
@@ -65,8 +63,11 @@ class CertifiedHead:
         One entry per sequence, of its first ``sizes[i]`` rows. A sequence gets all logits if one of
         its states has no certificate, such as NaN.
         """
-        with self._inputs():
+        self.linear.passes = True
+        try:
             states = forward()
+        finally:
+            self.linear.passes = False
         parts = [own[:size] for own, size in zip(states, sizes, strict=True)]
         states = parts[0] if len(parts) == 1 else torch.cat(parts)
         ids, values, totals = self.largest(states, count)
@@ -96,15 +97,6 @@ class CertifiedHead:
         self.exact += (share - self.exact) / _CALLS
         return ids, logits, totals
 
-    @contextmanager
-    def _inputs(self) -> Iterator[None]:
-        """Let the model return the inputs of its head as logits in the block."""
-        self.linear.forward = lambda states: states
-        try:
-            yield
-        finally:
-            del self.linear.forward
-
 
 def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> CertifiedHead | None:
     """Return the certified head of ``model``, or None where the whole head is faster or needed.
@@ -121,15 +113,11 @@ def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> Cer
     if small or _native.dense_instructions() != "avx512bf16":
         return None
     outputs: list[torch.Tensor] = []
-    hooks = [
+    with (
         linear.register_forward_hook(lambda _module, _inputs, out: outputs.append(out)),
         model.register_forward_hook(lambda _module, _inputs, out: outputs.append(out.logits)),
-    ]
-    try:
+    ):
         forward()
-    finally:
-        for hook in hooks:
-            hook.remove()
     if len({each.data_ptr() for each in outputs}) != 1:
         return None
     try:

@@ -13,7 +13,7 @@ from scipy.optimize import isotonic_regression
 
 from tasc.environment import processor
 from tasc.errors import InputError
-from tasc.models.cost_model import CONTEXT, CostModel
+from tasc.models.cost_model import CONTEXT, SUCCESSORS, CostModel
 from tasc.models.folder import disk_cache
 from tasc.models.packed import is_int8, is_packed, native_threads
 from tasc.models.target import Target
@@ -21,7 +21,6 @@ from tasc.models.target import Target
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _FORMAT = 4  # of the cached file
 _LEAST_TURNS, _MOST_TURNS = 3, 25
-_LARGEST = 8  # logits of a row, which the default method reads
 _AFTER = 4  # forwards that a tree slows down
 # Seconds of a forward above which the slow-down is negligible, because the weights exceed the
 # caches. Subtracting the forwards after a large one would only multiply their noise.
@@ -55,7 +54,7 @@ def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
         if head is None:
             forward()[0].argmax(-1).cpu()
         else:
-            head.top(forward, [size], _LARGEST)
+            head.top(forward, [size], SUCCESSORS)
         return time.perf_counter() - begin
 
     for size in sizes:  # the first call of a shape may compile or allocate

@@ -6,9 +6,8 @@ tokens move down once per step, for all layers at once.
 """
 
 import inspect
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 
 import numpy as np
@@ -24,37 +23,9 @@ from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
+from tasc.models.prefix import Prefix
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
-_FEWEST_SHARED = 4  # tokens: reading fewer costs about as much as copying their keys
-
-
-@dataclass(frozen=True, eq=False)
-class Prefix:
-    """A beginning of prompts that was read once: its tokens (P,) int32 and what join needs."""
-
-    tokens: np.ndarray
-    blocks: Mapping[Hashable, torch.Tensor]  # as in KVCache, of one row and P positions
-    states: torch.Tensor  # (1, P, d) last hidden states
-
-    def begins(self, prompt: np.ndarray) -> bool:
-        """Return whether ``prompt`` (L,) has these tokens first, and others after them."""
-        count = len(self.tokens)
-        return len(prompt) > count and np.array_equal(prompt[:count], self.tokens)
-
-
-def common_prefix(prompts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the tokens (P,) with which all ``prompts`` (L_i,) int32 begin, P < L_i.
-
-    Nothing for a single prompt, and where they are too few to share.
-    """
-    if len(prompts) < 2:
-        return np.empty(0, np.int32)
-    first, length = prompts[0], max(min(map(len, prompts)) - 1, 0)
-    for other in prompts[1:]:
-        unequal = np.flatnonzero(first[:length] != other[:length])
-        length = int(unequal[0]) if len(unequal) else length
-    return first[: length if length >= _FEWEST_SHARED else 0]
 
 
 class Target:
@@ -183,10 +154,8 @@ class Target:
             )
         self.capture_hidden = self.capture_hidden or hidden
         lengths = np.array([len(p) for p in prompts])
-        shared = self.prefix
-        if shared is not None and not all(shared.begins(prompt) for prompt in prompts):
-            shared = None
-        known = self.shared if shared is not None else 0
+        shared = self._shared_by(prompts)
+        known = 0 if shared is None else len(shared.tokens)
         ids = np.zeros((len(prompts), lengths.max() - known), np.int64)
         for row, prompt in zip(ids, prompts, strict=True):
             row[: len(prompt) - known] = prompt[known:]
@@ -209,11 +178,14 @@ class Target:
 
     def open_shared(self, prompts: Sequence[np.ndarray]) -> int:
         """Begin ``prompts`` with the shared tokens, if all have them; return their number."""
-        if self.prefix is None or not all(self.prefix.begins(prompt) for prompt in prompts):
+        if (shared := self._shared_by(prompts)) is None:
             return 0
-        self.kv_cache.open(len(prompts), self.prefix.blocks)
+        self.kv_cache.open(len(prompts), shared.blocks)
         self.kv_cache.fill([self.shared] * len(prompts))
         return self.shared
+
+    def _shared_by(self, prompts: Sequence[np.ndarray]) -> Prefix | None:
+        return self.prefix if self.prefix is not None and self.prefix.begins(prompts) else None
 
     def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
         """Go back to sequences of the first ``lengths`` (B,) tokens that the cache holds.
@@ -244,13 +216,10 @@ class Target:
                 ids[row, 1 : 1 + n] = tokens
                 positions[row, : 1 + n] += depths
                 mask[row, 0, : 1 + n, start : start + 1 + n] = seen
-        return self.forward(
-            self.cache,
-            torch.from_numpy(ids).to(self.device),
-            torch.from_numpy(positions).to(self.device),
-            None if mask is None else torch.from_numpy(mask).to(self.device),
-            queries - skipped if skipped else 0,
-        )
+        inputs, at = (torch.from_numpy(each).to(self.device) for each in (ids, positions))
+        visible = None if mask is None else torch.from_numpy(mask).to(self.device)
+        rows = queries - skipped if skipped else 0
+        return self.forward(self.cache, inputs, at, visible, rows)
 
     def _mask(self, queries: int) -> np.ndarray:
         """Return a mask (B, 1, q, k) under which each query sees the accepted tokens and itself.
@@ -317,19 +286,14 @@ class Target:
         logits: torch.Tensor = out.logits
         return logits
 
-    @contextmanager
-    def _capturing(self) -> Iterator[None]:
+    def _capturing(self) -> AbstractContextManager[object]:
         """Store the hidden states of forwards in the block, if ``capture_hidden``."""
         if not self.capture_hidden:
-            yield
-            return
+            return nullcontext()
 
         def store(_module: object, _inputs: object, out: ModelOutput) -> None:
             self.states = out.last_hidden_state
 
         # Not on base_model, whose forward OPT bypasses.
-        handle = self.model.get_decoder().register_forward_hook(store)
-        try:
-            yield
-        finally:
-            handle.remove()
+        hook: AbstractContextManager[object] = self.model.get_decoder().register_forward_hook(store)
+        return hook

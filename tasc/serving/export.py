@@ -15,7 +15,7 @@ from tasc.models.folder.vocabulary import check_folder
 from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code
-from tasc.report.record import Record, Report
+from tasc.report.record import Record, Report, Reported
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.serving.parts import Format, Parts, Start
 from tasc.serving.table import EXPORTS
@@ -56,7 +56,7 @@ class ExportReport(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class Exported:
+class Exported(Reported):
     """An export that can be saved."""
 
     parts: Parts
@@ -67,8 +67,10 @@ class Exported:
         """The settings of the start command."""
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
-        tokens, prompt = options.speculative_tokens, _prompt(parts.corpus)
-        exact, constraint = _exact(parts), parts.named_constraint
+        source = parts.corpus and parts.corpus.source
+        prompt = source.example() if source and not source.chat else Start.prompt
+        tokens, constraint = options.speculative_tokens, parts.named_constraint
+        exact = _exact(parts)
         return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt, constraint)
 
     def save(self, folder: Path) -> None:
@@ -101,10 +103,6 @@ class Exported:
             command=shlex.join(self.format.command(self.start)),
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return self.report.to_dict()
-
 
 def _exact(parts: Parts) -> bool:
     """Return whether all weights are float32, in the GGUF or in the model."""
@@ -112,14 +110,6 @@ def _exact(parts: Parts) -> bool:
         return parts.options.weights == "f32"
     config = read_json(parts.folder / CONFIG, f"model {parts.folder}")
     return (config.get("dtype") or config.get("torch_dtype") or "float32") == "float32"
-
-
-def _prompt(corpus: Corpus | None) -> str:
-    """Return an example prompt, written with the task's template if it has one."""
-    if corpus is None or corpus.source.chat:
-        return Start.prompt
-    source = corpus.source
-    return source.prompt("your input", {name: f"your {name}" for name in source.template_columns()})
 
 
 def export(corpus: Corpus | None, options: ExportOptions) -> Exported:

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 from tasc.data.corpus import Corpus
 from tasc.models.load import device_has_bfloat16, resolve_device
 from tasc.progress import Progress, silent
+from tasc.report.record import Reported
 from tasc.tokenizer.files import made_up_files
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import QWEN2, byte_level
@@ -52,7 +53,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True, eq=False)
-class BaseResult:
+class BaseResult(Reported):
     """A trained base model, still in memory."""
 
     model: PreTrainedModel
@@ -62,10 +63,6 @@ class BaseResult:
     def save(self, folder: Path) -> None:
         """Write a folder that ``AutoModelForCausalLM`` and ``AutoTokenizer`` load."""
         save_model(self.model, self.tokenizer, folder)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return self.report.to_dict()
 
 
 def train_base(

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from transformers import GenerationConfig
 
@@ -14,6 +13,7 @@ from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.load import device_has_bfloat16, load_model
 from tasc.progress import Progress, silent
+from tasc.report.record import Reported
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes
 from tasc.training.core.batch import Examples, longest_example
@@ -28,7 +28,7 @@ _HELD_OUT = 128
 
 
 @dataclass(frozen=True, eq=False)
-class HeadResult:
+class HeadResult(Reported):
     """A trained head, still in memory."""
 
     head: DraftHead
@@ -37,10 +37,6 @@ class HeadResult:
     def save(self, folder: Path) -> None:
         """Write ``head`` for ``tasc bench --draft-head`` and other loaders of EAGLE heads."""
         self.head.save(folder / "head")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the training report as JSON values."""
-        return self.report.to_dict()
 
 
 def train_head(

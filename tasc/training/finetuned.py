@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from peft import PeftModel
 from transformers import PreTrainedModel
 
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, keep_rows
 from tasc.models.load import load_model
+from tasc.report.record import Reported
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.adapters import lora
 from tasc.training.core.schedule import TrainReport
@@ -29,7 +29,7 @@ class Start:
 
 
 @dataclass(frozen=True, eq=False)
-class FinetuneResult:
+class FinetuneResult(Reported):
     """A trained model, still in memory.
 
     Attributes:
@@ -55,10 +55,6 @@ class FinetuneResult:
             self.save_adapter(folder / "adapter")
         if self.merge or not adapted or self.start.kept is not None:
             self.save_merged(folder / "model")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return self.report.to_dict()
 
     def save_adapter(self, folder: Path) -> None:
         """Write the adapter in PEFT's format (safetensors), and the tokenizer.
@@ -93,7 +89,7 @@ class FinetuneResult:
 
 
 @dataclass(frozen=True)
-class TrimmedModel:
+class TrimmedModel(Reported):
     """A trimmed tokenizer and its model, which is as it was but for the rows that went."""
 
     augmentation: Augmentation
@@ -113,7 +109,3 @@ class TrimmedModel:
             self.augmentation.tokenizer, str(folder), self.augmentation.files
         )
         save_model(model, tokenizer, folder / "model")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return self.augmentation.to_dict()

@@ -50,7 +50,10 @@ def generate_targets(
             for first in range(0, len(part), _BATCH):
                 progress("answering prompts", begin + first, len(ids))
                 saved += answer(model, part[first : first + _BATCH], config)
-            _write(file, saved)
+            arrays = vars(Encoded.of(saved))
+            size = sum(array.nbytes for array in arrays.values())
+            with writing(file, size), replacing(file) as new:
+                save_file(arrays, new)
             progress("answering prompts", begin + len(part), len(ids))
         answers += saved
     examples = [np.concatenate(pair) for pair in zip(ids, answers, strict=True)]
@@ -98,9 +101,3 @@ def _read(file: Path) -> list[np.ndarray] | None:
     except (OSError, SafetensorError):
         return None
     return Encoded(arrays["tokens"], arrays["offsets"]).split()
-
-
-def _write(file: Path, answers: Sequence[np.ndarray]) -> None:
-    arrays = vars(Encoded.of(answers))
-    with writing(file, sum(array.nbytes for array in arrays.values())), replacing(file) as new:
-        save_file(arrays, new)

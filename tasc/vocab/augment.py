@@ -9,7 +9,6 @@ would garble: non-ASCII text whose characters are all in the byte alphabet ("naÃ
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -22,6 +21,7 @@ from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.report.charts import Chart, chart
 from tasc.report.html import template
+from tasc.report.record import Reported
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
@@ -37,7 +37,7 @@ from tasc.vocab.trim import trim
 
 
 @dataclass(frozen=True)
-class Augmentation:
+class Augmentation(Reported):
     """An augmented tokenizer, its new tokens, and the report of their effect."""
 
     tokenizer: Tokenizer
@@ -55,9 +55,6 @@ class Augmentation:
         if self.tokens:
             page = render(self.report, self.source)
             (folder / "budget.html").write_text(page, encoding="utf-8")
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.report.to_dict()
 
 
 def augment(

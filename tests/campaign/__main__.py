@@ -14,7 +14,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tasc.environment import command_line, environment
+from benchmarks.figures import command_line
+from tasc.environment import environment
 from tests.campaign.seeds import make
 
 HERE = Path(__file__).parent

@@ -111,7 +111,9 @@ def _stopped(ended: Ended, sandbox: Path) -> tuple[list[str], list[str]]:
     left = [str(path) for path in (sandbox / "made").rglob("*") if path.is_file()]
     complete = (sandbox / "made/out/manifest.json").exists()  # stopped just before its end
     if ended.code and bool(said and said[0]) != bool(left) and not complete:
-        found.append(f"no word of what is left, {left[:3]}: {ended.err[-300:]}")
+        found.append(
+            f"does not report the files in the output folder, {left[:3]}: {ended.err[-300:]}"
+        )
     return shlex.split(said[0])[1:] if said and said[0] else [], found
 
 

@@ -80,7 +80,9 @@ def test_a_line_that_is_no_object_is_named(tmp_path):
 
 def test_nested_values_are_refused(tmp_path):
     path = write(tmp_path / "t.jsonl", jsonl([{"input": "a", "output": [["date", "today"]]}]))
-    assert message(Source(path)).startswith(f"{path}:1: column 'output' holds a list of lists")
+    assert message(Source(path)).startswith(
+        f"{path}:1: column 'output' holds [['date', 'today']]: "
+    )
 
 
 def test_half_a_surrogate_pair_is_refused(tmp_path):

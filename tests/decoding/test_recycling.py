@@ -12,9 +12,9 @@ from tasc._native import RecycledLogits
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
-from tasc.decoding.drafters.ngram.recycling import SUCCESSORS
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.decoding.drafters.ngram.top_softmax import by_torch, top_softmax
+from tasc.models.cost_model import SUCCESSORS
 from tasc.models.target import Target
 from tests.decoding.recycling import KEPT, LONGEST, Recycled
 from tests.pico import build_model

@@ -14,7 +14,6 @@ from tasc.errors import InputError
 from tasc.models.packed import (
     DTYPES,
     PackedLinear,
-    linear_reference,
     native_threads,
     pack,
     quantised,
@@ -38,6 +37,26 @@ def layer(k, n, dtype, bias=True):
 
 def rows(count, k, dtype):
     return torch.randn(count, k, generator=torch.Generator().manual_seed(count)).to(dtype)
+
+
+def linear_reference(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    scales: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Multiply x (r, k) by the transposed weight (n, k) in plain torch: the order of the sums.
+
+    Sums are float32; ``scales`` (n,) are for int8 weights. The kernels round each step once where
+    the machine fuses it, and add bfloat16 in pairs where it multiplies pairs, so their last bits
+    may differ.
+    """
+    total = torch.zeros(len(x), len(weight))
+    for x_column, w_column in zip(x.float().T, weight.float().T, strict=True):
+        total += x_column[:, None] * w_column
+    if scales is not None:
+        total *= scales
+    return (total if bias is None else total + bias.float()).to(x.dtype)
 
 
 @dtypes

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.models.packed import DTYPES, pack
+from tasc.models.prefix import common_prefix
 from tasc.models.static import StaticTarget, target_for
-from tasc.models.target import Target, common_prefix
+from tasc.models.target import Target
 from tests.models.test_packed import needs_avx512
 from tests.pico import build_model
 

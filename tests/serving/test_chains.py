@@ -10,7 +10,7 @@ from tasc.decoding.drafters import Resources
 from tasc.decoding.drafters.ngram import tasc_spec
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.serving.drafts.batch import one_by_one, together
-from tasc.serving.drafts.proposer import ChainProposer, Sizes, keys, slow_keys
+from tasc.serving.drafts.proposer import TAIL, ChainProposer, Sizes, keys
 from tests.serving.engine import Engine
 
 END = 9
@@ -58,6 +58,11 @@ def test_a_chain_is_the_first_path_of_the_tree(
         budgets, nothing = [budget] * len(drafters), [[]] * len(drafters)
         slow = one_by_one(drafters, nothing, budgets, least)
         assert together(drafters, nothing, budgets, least) == slow
+
+
+def slow_keys(tokens, rows, lengths):
+    pairs = zip(rows, lengths, strict=True)
+    return [(n, tokens[row, max(n - TAIL, 0) : n].astype(np.int32).tobytes()) for row, n in pairs]
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

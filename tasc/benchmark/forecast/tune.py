@@ -12,7 +12,7 @@ import numpy as np
 
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.prediction import speedup_interval
-from tasc.benchmark.results.search import Costs, Search, Setting, Trial, TunedTask, Tuning
+from tasc.benchmark.results.search import Costs, Search, Setting, Trial, Tuning
 from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.resources import Resources
@@ -61,8 +61,8 @@ def tune(
     simulations = Simulations(known, references)
     with options.start(simulations) as executor:
         result = search(simulations, start, grid, executor=executor, progress=progress)
-    task = TunedTask(source=held_out.source.path, split=held_out.split, corpus_split=corpus.split)
-    return Tuning(task=task, **dict(result))
+    texts = {"source": held_out.source.path, "split": held_out.split, "corpus_split": corpus.split}
+    return Tuning(**texts, **dict(result))
 
 
 class Simulations:

@@ -19,7 +19,9 @@ import numpy as np
 from tasc.benchmark.metrics.items import shared
 from tasc.data.choices import read_choices
 from tasc.data.lines import text_lines
+from tasc.decoding.core.grammar import text_test
 from tasc.errors import InputError
+from tasc.options.constraint import Constraint
 
 LABEL = "Valid"
 SUMMARY = "Share of outputs that satisfy a schema, grammar or regular expression, or are a label."
@@ -104,25 +106,9 @@ class Valid:
         if self.kind == "choices":
             return frozenset(read_choices(Path(self.value))).__contains__
         if self.kind == "grammar":
-            return _grammar_test(self.value)
+            lark = "".join(text_lines(Path(self.value)))
+            return text_test(Constraint("lark", lark, self.value))
         return _schema_test(Path(self.value))
-
-
-def _grammar_test(path: str) -> Callable[[str], bool]:
-    """Return a test of texts by the Lark grammar in a file, byte by byte."""
-    from llguidance import LLMatcher, LLTokenizer
-
-    lark = LLMatcher.grammar_from_lark("".join(text_lines(Path(path))))
-    start = LLMatcher(LLTokenizer("byte"), lark, log_level=0)
-    if start.is_error():
-        reason = " ".join(start.get_error().split())
-        raise InputError(f"{path} is no grammar ({reason:.200}): correct it")
-
-    def is_valid(output: str) -> bool:
-        matcher, text = start.deep_copy(), list(output.encode())
-        return matcher.try_consume_tokens(text) == len(text) and bool(matcher.is_accepting())
-
-    return is_valid
 
 
 def _schema_test(path: Path) -> Callable[[str], bool]:

@@ -40,7 +40,6 @@ class Bootstrap:
     def __init__(self, samples: int, *, resamples: int = RESAMPLES, seed: int = 0) -> None:
         """Draw the resamples. They take ``samples`` times ``resamples`` bytes."""
         rng = np.random.default_rng(seed)
-        self._samples = samples
         drawn = resamples if samples >= FEWEST else 0
         self._times = np.empty((drawn, samples), np.uint8)  # how often each sample was drawn
         for row in self._times:

@@ -102,17 +102,11 @@ class ServedDrafts(Simulated):
     reason: str
 
 
-class TunedTask(Record):
-    """The data of ``tasc tune``."""
+class Tuning(Search, Report):
+    """``tuning.json``: the search for the most tokens per step."""
 
     source: str
     split: str
     """Split of the simulated outputs."""
     corpus_split: str
     """Split of the outputs to draft from."""
-
-
-class Tuning(Search, Report):
-    """``tuning.json``: the search for the most tokens per step."""
-
-    task: TunedTask

@@ -18,13 +18,10 @@ _LONG = 1.25  # times the tokenizer's own tokens: longer outputs do not use the 
 def warnings(results: BenchResults) -> tuple[str, ...]:
     """Return the warnings; those about a model look at its first method."""
     models = [cells[0] for cells in results.by_model.values()]
-    limit = results.settings.max_new_tokens
     return (
         *_losses(results, models),
-        *_no_corpus(results.task),
-        *_unasked(results.task),
-        *_unlearnt(models),
-        *_cut(models, limit),
+        *_about_prompts(results.task),
+        *_about_outputs(models, results.settings.max_new_tokens),
         *_seen(results.task),
         *_unscored(results),
     )
@@ -41,17 +38,13 @@ def _losses(results: BenchResults, models: list[Cell]) -> Iterator[str]:
             )
 
 
-def _no_corpus(task: Task) -> Iterator[str]:
-    """Report that there is no split to draft from."""
+def _about_prompts(task: Task) -> Iterator[str]:
+    """Report a missing split to draft from, and models trained on another prompt template."""
     if not task.corpus_outputs and not task.indexes:
         yield (
             f"{task.source} has no split {task.corpus_split}: methods draft without a corpus; "
             "choose another --corpus-split for drafts from similar outputs"
         )
-
-
-def _unasked(task: Task) -> Iterator[str]:
-    """Report models that were trained on another prompt template."""
     for model, template in task.trained_templates.items():
         yield (
             f"{model} was trained with the prompt template {template!r}, and the bench uses "
@@ -59,8 +52,8 @@ def _unasked(task: Task) -> Iterator[str]:
         )
 
 
-def _unlearnt(models: list[Cell]) -> Iterator[str]:
-    """Report models that write far more tokens than their tokenizer needs for the same text."""
+def _about_outputs(models: list[Cell], limit: int) -> Iterator[str]:
+    """Report outputs of far more tokens than the same text needs, and outputs cut at the limit."""
     for cell in models:
         if (times := cell.times_canonical_length) > _LONG:
             yield (
@@ -68,11 +61,6 @@ def _unlearnt(models: list[Cell]) -> Iterator[str]:
                 "the same outputs: it hardly uses the new tokens; train it longer (--epochs) or "
                 "with a higher --learning-rate"
             )
-
-
-def _cut(models: list[Cell], limit: int) -> Iterator[str]:
-    """Report outputs that were cut at the limit: their time is the limit's."""
-    for cell in models:
         if cut := sum(output.cut for output in cell.outputs):
             yield (
                 f"{cut:,} of {len(cell.outputs):,} outputs of {cell.model} were cut at {limit:,} "

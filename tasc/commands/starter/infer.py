@@ -2,20 +2,29 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from tasc.decoding.core.grammar import text_test
+from tasc.errors import InputError
+from tasc.options.constraint import Constraint
+
 _FITS = 0.99  # smallest share of outputs that fit
 _FEWEST = 20  # outputs
+_MEASURED = 1000  # held-out outputs that are compared
 _REPEATS = 5  # mean number of outputs per label or value of an enum
 _LONGEST = 64  # characters of a label
 _MOST_VALUES = 100  # of an enum
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-_LAYOUTS = ((", ", ": "), (",", ":"))  # separators of items and of keys
 Schema = dict[str, Any]
+# Separators of items and of keys: json.dumps's own, and none.
+_LAYOUTS: tuple[Schema, ...] = (
+    {},
+    {"x-guidance": {"item_separator": ",", "key_separator": ":"}},
+)
 
 
 @dataclass(frozen=True)
@@ -31,23 +40,24 @@ class Inferred:
 def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     """Return the labels or the JSON Schema of the task ``name``; None if less than 99 % fit.
 
-    The share is measured on a fifth of the outputs, chosen by ``seed``, with what the others imply.
-    The result is inferred from all.
+    The share is measured on a fifth of the outputs, at most 1,000, chosen by ``seed``, with what
+    the others imply. A schema is tested as in decoding. The result is inferred from all outputs.
     """
     if len(outputs) < _FEWEST:
         return None
     order = np.random.default_rng(seed).permutation(len(outputs))
     held, rest = ([outputs[i] for i in part] for part in np.split(order, [len(order) // 5]))
+    held = held[:_MEASURED]
     values = [value for value in map(_json, outputs) if isinstance(value, dict | list)]
     if len(values) >= _FITS * len(outputs):
         known = schema_of([v for v in map(_json, rest) if isinstance(v, dict | list)])
-        layout = max(_LAYOUTS, key=lambda own: _share(rest, partial(_is_written, known, own)))
-        share = _share(held, lambda o: _is_written(known, layout, o) and fits(known, _json(o)))
-        marks = dict(zip(("item_separator", "key_separator"), layout, strict=True))
-        own = {} if layout == _LAYOUTS[0] else {"x-guidance": marks}
-        text = json.dumps(schema_of(values) | own, indent=2, ensure_ascii=False) + "\n"
-        made = Inferred("schema", f"{name}-schema.json", text, share)
-        return made if share >= _FITS else None
+        for layout in _LAYOUTS:
+            with suppress(InputError):  # the schema is too large to decode with
+                share = _share(held, text_test(Constraint.of_schema(known | layout)))
+                if share >= _FITS:
+                    text = json.dumps(schema_of(values) | layout, indent=2, ensure_ascii=False)
+                    return Inferred("schema", f"{name}-schema.json", text + "\n", share)
+        return None
     labels = sorted(set(outputs))
     if len(labels) * _REPEATS > len(outputs) or not all(map(_is_label, labels)):
         return None
@@ -59,26 +69,6 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
 
 def _share(outputs: Sequence[str], test: Callable[[str], bool]) -> float:
     return sum(map(test, outputs)) / len(outputs)
-
-
-def _is_written(schema: Schema, separators: tuple[str, str], text: str) -> bool:
-    """Return whether a JSON text has these separators, and its keys in the order of a schema."""
-    value = _arranged(schema, _json(text))
-    return any(
-        json.dumps(value, separators=separators, ensure_ascii=escaped) == text
-        for escaped in (False, True)
-    )
-
-
-def _arranged(schema: Schema, value: Any) -> Any:  # noqa: ANN401
-    """Return a JSON value with the keys that a schema knows, in its order."""
-    for form in schema.get("anyOf", [schema]):
-        if form.get("type") == "object" and isinstance(value, dict):
-            parts = form["properties"].items()
-            return {name: _arranged(part, value[name]) for name, part in parts if name in value}
-        if "items" in form and isinstance(value, list):
-            return [_arranged(form["items"], part) for part in value]
-    return value
 
 
 def _is_label(text: str) -> bool:
@@ -127,21 +117,3 @@ def schema_of(values: Sequence[Any]) -> Schema:
         kinds.discard("string")
     forms += [{"type": kind} for kind in sorted(kinds)]
     return forms[0] if len(forms) == 1 else {"anyOf": forms}
-
-
-def fits(schema: Schema, value: object) -> bool:
-    """Return whether a JSON ``value`` satisfies a schema of ``schema_of``."""
-    if "anyOf" in schema:
-        return any(fits(form, value) for form in schema["anyOf"])
-    kind = schema["type"]
-    if kind == "object" and isinstance(value, dict):
-        known = schema["properties"]
-        return set(schema["required"]) <= value.keys() and all(
-            name in known and fits(known[name], part) for name, part in value.items()
-        )
-    if kind == "array" and isinstance(value, list):
-        return all("items" in schema and fits(schema["items"], part) for part in value)
-    if "enum" in schema:
-        return value in schema["enum"]
-    own = _TYPES.get(type(value))
-    return own == kind or (own, kind) == ("integer", "number")

@@ -6,7 +6,7 @@ output is complete.
 """
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +216,25 @@ def _written(constraint: Constraint, *, spaced: bool) -> str:
     else:
         main = {"lark_grammar": constraint.text}
     return json.dumps({"grammars": [{"lark_grammar": start}, main | {"name": "main"}]})
+
+
+def text_test(constraint: Constraint) -> Callable[[str], bool]:
+    """Return a test of whole texts by a constraint, byte by byte.
+
+    Raises InputError for a constraint that llguidance does not accept.
+    """
+    from llguidance import LLMatcher, LLTokenizer
+
+    start = LLMatcher(LLTokenizer("byte"), _written(constraint, spaced=False), log_level=0)
+    if start.is_error():
+        reason = " ".join(start.get_error().split())
+        raise InputError(f"{constraint.name} is no grammar ({reason:.200}): correct it")
+
+    def accepts(text: str) -> bool:
+        matcher, given = start.deep_copy(), list(text.encode())
+        return matcher.try_consume_tokens(given) == len(given) and bool(matcher.is_accepting())
+
+    return accepts
 
 
 def _check(constraint: Constraint, compile: Any) -> None:  # noqa: ANN401

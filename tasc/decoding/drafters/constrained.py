@@ -51,11 +51,6 @@ class _Tree:
         )
         return draft.subtree(np.array(sorted(kept), np.int32))
 
-    @property
-    def freed(self) -> int:
-        """Number of free nodes."""
-        return sum(self.free)
-
 
 @dataclass(slots=True)
 class _Branch:
@@ -99,7 +94,7 @@ class Constrained:
             return draft
         tree = self._grown(draft)
         if self.more:
-            self.freed = min(tree.freed, FORCED)
+            self.freed = min(sum(tree.free), FORCED)
         return tree.best(max_nodes)
 
     def _grown(self, draft: Draft) -> _Tree:

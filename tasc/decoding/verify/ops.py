@@ -6,6 +6,7 @@ their result is negative on CUDA, and ``committed`` raises InputError; on the CP
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from tasc import _native
 from tasc.backend import cuda
-from tasc.backend.tree import refusals
+from tasc.backend.base import refusals
 from tasc.decoding.verify.reference import Verified
 from tasc.errors import InputError
 
@@ -69,7 +70,13 @@ def committed(result: np.ndarray) -> Verified:
     return result[2 : 2 + accepted], bonus
 
 
-def _launch(kernel: str, logits: torch.Tensor, tokens: torch.Tensor, *rest: Any) -> torch.Tensor:  # noqa: ANN401
+def _launch(
+    kernel: str,
+    logits: torch.Tensor,
+    tokens: torch.Tensor,
+    parents: torch.Tensor,
+    *rest: Any,  # noqa: ANN401
+) -> torch.Tensor:
     """Launch a CUDA kernel on the current stream; pass tensors as pointers."""
     logits = logits.contiguous()
     n = tokens.shape[0]
@@ -87,6 +94,8 @@ def _launch(kernel: str, logits: torch.Tensor, tokens: torch.Tensor, *rest: Any)
             cuda.DTYPES[str(logits.dtype)],
             logits.shape[1],
             tokens.data_ptr(),
+            parents.data_ptr(),
+            n,
             *(a.data_ptr() if isinstance(a, torch.Tensor) else a for a in rest),
             result.data_ptr(),
             stream,
@@ -99,17 +108,7 @@ GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejectio
 
 def _greedy(logits: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
     best = torch.empty(len(tokens) + 1, dtype=torch.int64, device=logits.device)
-    return _launch(GREEDY, logits, tokens, parents, len(tokens), best)
-
-
-def _sampled(
-    logits: torch.Tensor,
-    tokens: torch.Tensor,
-    parents: torch.Tensor,
-    temperature: float,
-    uniforms: torch.Tensor,
-) -> torch.Tensor:
-    return _launch(SAMPLED, logits, tokens, parents, len(tokens), temperature, uniforms)
+    return _launch(GREEDY, logits, tokens, parents, best)
 
 
 def _rejection(
@@ -125,12 +124,12 @@ def _rejection(
     scratch = torch.empty(logits.shape[1], dtype=torch.float32, device=logits.device)
     proposals = distributions.contiguous(), len(distributions), distribution_of, int(replacement)
     rest = (*proposals, temperature, uniforms, scratch)
-    return _launch(REJECTION, logits, tokens, parents, len(tokens), *rest)
+    return _launch(REJECTION, logits, tokens, parents, *rest)
 
 
 # name -> launcher of the CUDA kernel, with tensors of one device; never waits for the device
 KERNELS: dict[str, Callable[..., torch.Tensor]] = {
     GREEDY: _greedy,
-    SAMPLED: _sampled,
+    SAMPLED: partial(_launch, SAMPLED),  # then temperature and uniforms
     REJECTION: _rejection,
 }

@@ -54,17 +54,8 @@ Key = tuple[int, bytes]
 
 def keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
     """Return keys of the first ``lengths[i]`` tokens of row ``rows[i]`` of ``tokens`` (R, P)."""
-    if tokens.dtype == np.int32 and tokens.flags.c_contiguous:
-        return list(zip(lengths, sequence_tails(tokens, rows, lengths, TAIL), strict=True))
-    return slow_keys(tokens, rows, lengths)
-
-
-def slow_keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
-    """Return ``keys`` for tokens of any layout."""
-    return [
-        (n, tokens[row, max(n - TAIL, 0) : n].tobytes())
-        for row, n in zip(rows, lengths, strict=True)
-    ]
+    whole = np.ascontiguousarray(tokens, np.int32)
+    return list(zip(lengths, sequence_tails(whole, rows, lengths, TAIL), strict=True))
 
 
 class Requests:

@@ -36,15 +36,19 @@ def expected_acceptance(
     all tokens but the 64 most likely.
     """
     alphas: list[dict[str, float]] = []
+    sampling = pair.sampling or Sampling()
     for i, (prompt, output) in enumerate(texts):
         chosen = np.unique(np.linspace(0, len(output) - 1, positions).round().astype(int))
-        distributions = _target_distributions(
-            target, prompt, output, chosen, pair.sampling or Sampling()
-        )
+        text = np.concatenate([prompt, output])
+        target.check(text, 0)
+        ids = torch.from_numpy(text.astype(np.int64))[None].to(target.device)
+        with torch.inference_mode():
+            logits = target.model(input_ids=ids, use_cache=False).logits[0]
         session = DraftSession(pair)
         session.observe(prompt)
         seen = 0
-        for position, p in zip(chosen.tolist(), distributions, strict=True):
+        for position in chosen.tolist():
+            p = sampling.distribution(logits[len(prompt) - 1 + position]).double().cpu().numpy()
             session.observe(output[seen:position])
             seen = position
             node = session.root()
@@ -53,21 +57,6 @@ def expected_acceptance(
         progress("expected acceptance", i + 1, len(texts))
     names = ("union", "tli", "slem", "slrs")
     return {name: float(np.mean([a[name] for a in alphas])) if alphas else 0.0 for name in names}
-
-
-@torch.inference_mode()
-def _target_distributions(
-    target: Target,
-    prompt: np.ndarray,
-    output: np.ndarray,
-    positions: np.ndarray,
-    sampling: Sampling,
-) -> list[np.ndarray]:
-    ids = torch.from_numpy(np.concatenate([prompt, output]).astype(np.int64))[None]
-    target.check(ids[0].numpy(), 0)
-    logits = target.model(input_ids=ids.to(target.device), use_cache=False).logits[0]
-    rows = (len(prompt) - 1 + positions).tolist()
-    return [sampling.distribution(logits[row]).double().cpu().numpy() for row in rows]
 
 
 def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:

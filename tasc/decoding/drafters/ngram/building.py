@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from tasc.errors import InputError
 from tasc.execution import in_order
 from tasc.files.disk import writing
 from tasc.progress import Progress, silent
-from tasc.report.record import Report
+from tasc.report.record import Report, Reported
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
@@ -173,7 +173,7 @@ class IndexReport(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class Indexed:
+class Indexed(Reported):
     """A counted corpus in a memory-mapped file, with its figures."""
 
     index: NgramIndex
@@ -189,9 +189,6 @@ class Indexed:
             return
         with writing(folder / FILE):
             shutil.move(self.path, folder / FILE)
-
-    def to_dict(self) -> dict[str, Any]:
-        return self.report.to_dict()
 
 
 def make_index(

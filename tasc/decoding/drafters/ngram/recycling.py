@@ -20,13 +20,13 @@ from tasc._native import NgramDrafter, RecycledLogits, SourceWeights
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter, Factory
 from tasc.decoding.core.resources import Resources
+from tasc.models.cost_model import SUCCESSORS
 from tasc.options.bounds import Bounded, within
 
 if TYPE_CHECKING:
     from tasc.models.certified_head import Logits
 
 CONTEXT = 3  # tokens in the longest context
-SUCCESSORS = 8  # of each context, as in the paper
 MOST_ROWS = 1 << 24  # 76 bytes each
 
 

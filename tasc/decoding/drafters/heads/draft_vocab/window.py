@@ -7,7 +7,7 @@ import torch
 
 from tasc import _native
 from tasc.backend import cuda
-from tasc.backend.tree import refusals
+from tasc.backend.base import refusals
 from tasc.errors import InputError
 
 _ACTIVE, _EXTENT = 2, 3  # indexes into the state, see kernels/include/tasc/window_vocab.h
@@ -80,6 +80,7 @@ class NativeWindow:
             return torch.full((length,), value, dtype=torch.int32, device=device)
 
         self.ids, self.held, self.state = filled(size, -1), filled(size, -1), filled(4, 0)
+        # Ring, counts, slots, marks, ids, free slots and state, as in window_vocab.h
         self._arrays = (
             filled(size, 0),
             filled(vocabulary, 0),
@@ -95,7 +96,15 @@ class NativeWindow:
         return *self._arrays, self.held
 
     def push(self, tokens: torch.Tensor, unique: bool) -> None:
-        push(tokens, unique, *self._arrays)
+        _check(tokens)
+        if not tokens.is_cuda:
+            with refusals():
+                _native.window_push(tokens.numpy(), unique, *(a.numpy() for a in self._arrays))
+            return
+        ring, counts = self._arrays[:2]
+        sizes = (len(tokens), int(unique), len(counts), len(ring))
+        pointers = [a.data_ptr() for a in self._arrays]
+        _launch("tasc_window_push", tokens, tokens.data_ptr(), *sizes, *pointers)
 
     def gather(self, weight: torch.Tensor, buffer: torch.Tensor) -> None:
         gather(weight, self.ids, self.held, buffer)
@@ -118,23 +127,6 @@ def window(vocabulary: int, size: int, device: torch.device) -> Window:
         raise InputError(f"the window must hold at least 1 token, got {size}")
     native = device.type == "cpu" or (device.type == "cuda" and cuda.library() is not None)
     return (NativeWindow if native else TorchWindow)(vocabulary, size, device)
-
-
-def push(tokens: torch.Tensor, unique: bool, *arrays: torch.Tensor) -> None:
-    """Append ``tokens`` (m,) int32 to a window in place; all arrays are int32 on one device.
-
-    ``arrays``: ring (size,), counts, slots, marks (vocabulary,), ids, free (size,) and state (4,),
-    see window_vocab.h.
-    """
-    _check(tokens, *arrays)
-    if not tokens.is_cuda:
-        with refusals():
-            _native.window_push(tokens.numpy(), unique, *(a.numpy() for a in arrays))
-        return
-    ring, counts = arrays[:2]
-    sizes = (len(tokens), int(unique), len(counts), len(ring))
-    pointers = [a.data_ptr() for a in arrays]
-    _launch("tasc_window_push", tokens, tokens.data_ptr(), *sizes, *pointers)
 
 
 def gather(

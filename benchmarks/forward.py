@@ -27,15 +27,15 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.figures import publish, script, timed
 from tasc.models.certified_head import CertifiedHead
-from tasc.models.load import decoding_dtype, load_to_decode
+from tasc.models.load import DecodingDtype, decoding_dtype, load_to_decode
 from tasc.models.packed import PackedLinear, native_threads, pack
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 13, 32, 61)
 CONTEXT = 128
-DTYPES = ("float32", "bfloat16")
-PACKED = (*DTYPES, "int8")  # with the activations of "auto"
-Way = tuple[str, str]  # layers, dtype
+DTYPES: tuple[DecodingDtype, ...] = ("float32", "bfloat16")
+PACKED: tuple[DecodingDtype, ...] = (*DTYPES, "int8")  # with the activations of "auto"
+Way = tuple[str, DecodingDtype]  # layers, dtype
 LAYERS = 2
 _WIDTHS = "hidden_size", "intermediate_size"
 _SIZES = (*_WIDTHS, "num_attention_heads", "num_key_value_heads", "head_dim")
@@ -73,7 +73,7 @@ def main() -> None:
     publish({**figures, "rounds": rounds, "bits": bits}, options.json)
 
 
-def _target(model: str, dtype: Any, *, packed: bool) -> Target:  # noqa: ANN401 - a literal
+def _target(model: str, dtype: DecodingDtype, *, packed: bool) -> Target:
     return Target(load_to_decode(model, dtype, "cpu", None, packed=packed))
 
 
@@ -126,7 +126,7 @@ def heads(repeats: int) -> list[dict[str, Any]]:
             ways = {k: partial(head.largest, states, k) for k in (1, 8)}
             ways[0] = partial(head.linear, states)
             turns = [{k: timed(way)[0] for k, way in ways.items()} for _ in range(repeats + 1)]
-            row = {"rows": rows, "width": width, "dtype": dtype, "states": count}
+            row: dict[str, Any] = {"rows": rows, "width": width, "dtype": dtype, "states": count}
             for name, of in (("least", min), ("median", median)):
                 each = {k: of(turn[k] * 1e3 for turn in turns[1:]) for k in ways}
                 row[name] = each | {f"{k}_of_all": each[k] / each[0] for k in (1, 8)}

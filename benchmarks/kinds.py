@@ -29,7 +29,7 @@ def summary(folder: Path) -> dict[str, Any]:
     cells = results["cells"]
     first = cells[0]["method"]
     prompts: Counter[str] = Counter()
-    seconds: dict[str, Counter[str]] = defaultdict(Counter)
+    seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with (folder / "samples.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             kind = "multi-turn" if row["reference"] in _TURNS else row["reference"]

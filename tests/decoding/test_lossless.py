@@ -246,8 +246,14 @@ def test_greedy_output_in_8_bits_equals_plain_decoding(int8_case, text, size, to
         own = {"target": target, "tokenizer": tokenizer, "draft": draft, "draft_head": head}
         factory = method.prepare(Resources(known, 0, **own))
         requests = [Request(prompt, factory) for prompt in prompts]
-        limits = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,), "budget": method.budget}
-        made = generate_all(target, requests, batch_size=size, **limits)
+        made = generate_all(
+            target,
+            requests,
+            max_new_tokens=FEW_TOKENS,
+            end_ids=(0,),
+            budget=method.budget,
+            batch_size=size,
+        )
         return [one.tokens.tolist() for one in made]
 
     plain = outputs("ar", [])

@@ -162,7 +162,7 @@ def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
     )
     best = result["best"]
     assert best["tokens_per_step"] >= result["default"]["tokens_per_step"] > 1
-    assert result["task"]["split"] == "validation"
+    assert result["split"] == "validation"
     from tasc.decoding.drafters import parse
 
     assert parse(best["method"]).budget == 12

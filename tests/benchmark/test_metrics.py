@@ -63,7 +63,7 @@ def test_validity_is_by_schema_labels_or_expression(tmp_path):
         ("valid:shape=x", "has no constraint"),
         ("valid:schema=missing.json", "missing.json: no such file"),
         ("valid:schema={}", "is not a JSON Schema"),
-        ("valid:grammar={}", "is no grammar"),
+        ("valid:grammar={}", "cannot be used"),
         ("valid:regex=(", "is no regular expression"),
     ],
 )

@@ -64,15 +64,12 @@ class Grammar:
         self, constraint: Constraint, tokenizer: LoadedTokenizer, ends: Collection[int]
     ) -> None:
         """Compile for outputs that one of ``ends`` ends."""
-        try:
-            from llguidance import LLMatcher, LLTokenizer
-        except ImportError:
-            raise UnavailableError(_NO_ENGINE) from None
+        llguidance = _llguidance()
         self.constraint, self.tokenizer, self.ends = constraint, tokenizer, frozenset(ends)
         vocabulary = Vocabulary(tokenizer, ends)
         self.lengths = np.array([len(string) for string in vocabulary.tokens])
-        slices = LLTokenizer.json_slices() if constraint.kind == "schema" else None
-        engine = LLTokenizer(
+        slices = llguidance.LLTokenizer.json_slices() if constraint.kind == "schema" else None
+        engine = llguidance.LLTokenizer(
             vocabulary,
             n_vocab=len(vocabulary.tokens),
             eos_token=vocabulary.ends,
@@ -81,16 +78,7 @@ class Grammar:
         # Some tokenizers write a space before the first word, which decoding removes.
         first = tokenizer.encode(["a"]).tokens.tolist()
         spaced = b"".join(vocabulary.tokens[token] for token in first).startswith(b" ")
-        text = _written(constraint, spaced=spaced)
-
-        def compile(_: object) -> str:
-            made = LLMatcher(engine, text, log_level=0)
-            if not made.is_error():
-                made.compute_bitmask()
-            return str(made.get_error())
-
-        _check(constraint, compile)
-        self._matcher = LLMatcher(engine, text, log_level=0)
+        self._matcher = _compiled(constraint, engine, spaced=spaced)
         self._end = tuple(ends) if len(self.ends) == 1 else ()
         self._forced: dict[bytes, Sequence[int]] = {}
 
@@ -219,16 +207,8 @@ def _written(constraint: Constraint, *, spaced: bool) -> str:
 
 
 def text_test(constraint: Constraint) -> Callable[[str], bool]:
-    """Return a test of whole texts by a constraint, byte by byte.
-
-    Raises InputError for a constraint that llguidance does not accept.
-    """
-    from llguidance import LLMatcher, LLTokenizer
-
-    start = LLMatcher(LLTokenizer("byte"), _written(constraint, spaced=False), log_level=0)
-    if start.is_error():
-        reason = " ".join(start.get_error().split())
-        raise InputError(f"{constraint.name} is no grammar ({reason:.200}): correct it")
+    """Return a test of whole texts by a constraint, byte by byte. Raises as ``Grammar`` does."""
+    start = _compiled(constraint, _llguidance().LLTokenizer("byte"), spaced=False)
 
     def accepts(text: str) -> bool:
         matcher, given = start.deep_copy(), list(text.encode())
@@ -237,9 +217,26 @@ def text_test(constraint: Constraint) -> Callable[[str], bool]:
     return accepts
 
 
-def _check(constraint: Constraint, compile: Any) -> None:  # noqa: ANN401
-    """Compile in a process that can be ended. Raises InputError."""
-    name = constraint.name
+def _llguidance() -> Any:  # noqa: ANN401 - a module
+    try:
+        import llguidance
+    except ImportError:
+        raise UnavailableError(_NO_ENGINE) from None
+    return llguidance
+
+
+def _compiled(constraint: Constraint, engine: Any, *, spaced: bool) -> Any:  # noqa: ANN401
+    """Return an LLMatcher. First compile in a process that can be ended. Raises InputError."""
+    from llguidance import LLMatcher
+
+    text = _written(constraint, spaced=spaced)
+
+    def compile(_: object) -> str:
+        made = LLMatcher(engine, text, log_level=0)
+        if not made.is_error():
+            made.compute_bitmask()
+        return str(made.get_error())
+
     try:
         problem = Forked(compile, _SECONDS, _MEMORY)(None)
     except TimeoutError:
@@ -247,4 +244,6 @@ def _check(constraint: Constraint, compile: Any) -> None:  # noqa: ANN401
     except (RuntimeError, MemoryError) as error:
         problem = str(error)
     if problem:
-        raise InputError(f"{name} cannot be used ({' '.join(problem.split()):.300}): correct it")
+        reason = " ".join(problem.split())
+        raise InputError(f"{constraint.name} cannot be used ({reason:.300}): correct it")
+    return LLMatcher(engine, text, log_level=0)

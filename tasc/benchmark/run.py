@@ -21,6 +21,7 @@ from tasc.benchmark.results.conditions import (
 )
 from tasc.benchmark.spread import decode_elsewhere, load_draft_source, load_models
 from tasc.data.corpus import Corpus
+from tasc.models.packed import is_int8
 from tasc.options.references import resolve_model, trained_template
 from tasc.progress import Progress, silent
 
@@ -108,7 +109,7 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
     dtype = next(model.target.model.parameters()).dtype
     asked = {name: getattr(options, name, None) for name in Settings.model_fields}
     found = {
-        "dtype": "int8" if options.dtype == "int8" else str(dtype).removeprefix("torch."),
+        "dtype": "int8" if is_int8(model.target.model) else str(dtype).removeprefix("torch."),
         "device": str(model.target.device),
         "threads": torch.get_num_threads(),
         "sampling": sampling and SamplingSettings(**asdict(sampling), verify=options.verify),

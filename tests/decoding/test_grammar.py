@@ -6,6 +6,7 @@ TASC_SCHEMAS=20000 tries that many random schemas and documents.
 import json
 import os
 import random
+import sys
 import time
 from typing import Any
 
@@ -15,8 +16,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.decoding.core.grammar import Grammar, Masks
-from tasc.errors import InputError
+from tasc.decoding.core.grammar import Grammar, Masks, text_test
+from tasc.errors import InputError, UnavailableError
 from tasc.options.constraint import Constraint, read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.augment import augment
@@ -173,6 +174,13 @@ def test_random_schemas_reach_every_valid_document_and_no_other(made, case, kind
         assert is_valid(other, schema)
     walk = written(found, loaded, seed)
     assert walk is None or is_valid(walk, schema)
+
+
+def test_without_the_engine_one_line_says_what_to_install(made, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    for use in (text_test, lambda given: Grammar(given, made["base"], (0,))):
+        with pytest.raises(UnavailableError, match="pip install llguidance"):
+            use(constraint("schema"))
 
 
 @pytest.mark.parametrize("kind", VALID)

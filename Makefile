@@ -8,7 +8,6 @@ KERNELS := CMakeLists.txt $(shell find kernels -type f)
 # What the benchmarks of decoding run on: a task, and a model trained on it unless given.
 TASK ?= $(or $(DATA),$(TASC_DATA),../shared/data)/massive-en
 MODEL ?= build/bench-base
-STORIES ?= $(or $(DATA),$(TASC_DATA),../shared/data)/tinystories-260k
 DEPENDENCIES := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['project']['dependencies'], *p['dependency-groups']['dev'], sep='\n')"
 SERVING_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
@@ -19,7 +18,7 @@ DIST_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['dist'], sep='\n')"
 
 .PHONY: install demo demo-smollm2 test test-all test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
-  bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-forward bench-hetero bench-heads gpu-bench round-trips \
+  bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-forward bench-heads gpu-bench round-trips \
   dist clean
 
 install: $(VENV)/.installed  ## virtual environment and native build, in place
@@ -215,17 +214,6 @@ bench-gather: install  ## MicroSpec's gather against a plain copy; ARGS="--devic
 
 bench-forward: install  ## forwards over 1 to 61 tokens, and the bits of their logits; ARGS="--model FOLDER --json FILE"
 	$(BIN)/python -m benchmarks.forward $(ARGS)
-
-bench-hetero: install build/hetero/target  ## drafting with another vocabulary, beside transformers
-	$(BIN)/python -m benchmarks.hetero --target build/hetero/target --draft build/hetero/draft \
-	  --stories $(STORIES)/sample_stories.txt --json benchmarks/results/hetero.json
-
-build/hetero/target:  # three quarters of an hour of one core: stories are sampled, and a target learns them
-	$(BIN)/python -m benchmarks.tinystories convert $(STORIES) --output build/hetero/draft
-	$(BIN)/python -m benchmarks.tinystories sample build/hetero/draft \
-	  --stories 13500 --output build/hetero/stories.jsonl
-	$(BIN)/tasc base build/hetero/stories.jsonl --tokenizer $(STORIES)/../tokenizers/qwen2 --template '{input}' \
-	  --preset small --epochs 1 --minutes 32 --threads 1 --positions 1024 --output $@
 
 # A model with Qwen2's vocabulary and its draft head; HEADS is the folder of both and of the tasks.
 HEADS ?= build/draft-heads

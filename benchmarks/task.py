@@ -100,7 +100,6 @@ def by_transformers(
     new_tokens: int,
     end: int | None,
     settings: Mapping[str, Any] | None = None,
-    **more: Any,  # noqa: ANN401 - further arguments of generate
 ) -> Outputs:
     """Decode with transformers' generate: greedily, or as ``settings`` of its configuration."""
     model.generation_config.eos_token_id = end  # the default for None
@@ -109,7 +108,7 @@ def by_transformers(
     return [
         output.tolist()
         for at in range(0, len(prompts), size)
-        for output in answer(model, prompts[at : at + size], config, **more)
+        for output in answer(model, prompts[at : at + size], config)
     ]
 
 

@@ -65,10 +65,7 @@ def generate_targets(
 
 @torch.inference_mode()
 def answer(
-    model: PreTrainedModel,
-    prompts: Sequence[np.ndarray],
-    config: GenerationConfig,
-    **more: Any,  # noqa: ANN401 - further options of generate
+    model: PreTrainedModel, prompts: Sequence[np.ndarray], config: GenerationConfig
 ) -> list[np.ndarray]:
     """Generate answers (T_i,) int32, up to the end token, to prompts (L_i,) in one batch."""
     longest = max(map(len, prompts))
@@ -79,7 +76,7 @@ def answer(
         mask[row, longest - len(prompt) :] = 1
     generate: Any = model.generate
     ids, mask = ids.to(model.device), mask.to(model.device)
-    out = generate(ids, attention_mask=mask, generation_config=config, **more)
+    out = generate(ids, attention_mask=mask, generation_config=config)
     answers = []
     for added in out[:, longest:].to(torch.int32).cpu().numpy():
         ends = np.flatnonzero(added == config.eos_token_id)

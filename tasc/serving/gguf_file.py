@@ -1,157 +1,126 @@
-"""Convert a model folder to one GGUF file, with the ``gguf`` package."""
+"""Convert a model folder to one GGUF file, by llama.cpp's own converter."""
 
+import logging
 import struct
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from safetensors import safe_open
-
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
-from tasc.models.folder.files import CONFIG, read_json, weight_files
-from tasc.models.folder.gguf_model import library
+from tasc.files.scratch import scratch
+from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
 from tasc.serving.gguf_vocabulary import Vocabulary
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports.export import save
 
-if TYPE_CHECKING:
-    from gguf import GGUFWriter
+# What the converter raises for a model that it does not know.
+_REJECTIONS = (
+    NotImplementedError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    OSError,
+)
+_SLIDING = "sliding_attention"
 
-# llama.cpp's architectures by transformers' names. For Llama, its rotary embedding pairs neighbours
-# where transformers pairs the two halves, so queries and keys are reordered.
-ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
-_PAIRED = {"llama"}
-_EPSILON, _THETA = 1e-6, 10_000.0  # transformers' defaults
 
-
-@dataclass(frozen=True)
-class Source:
-    """A checked model folder with its config.json."""
-
-    folder: Path
-    config: dict[str, Any]
-
-    @classmethod
-    def of(cls, folder: Path) -> "Source":
-        """Read config.json. Raises InputError for a model that cannot be exported."""
-        config = read_json(folder / CONFIG, f"model {folder}")
-        kind = config.get("model_type")
-        if kind not in ARCHITECTURES:
-            raise InputError(
-                f"model {folder}: llama.cpp exports take {', '.join(ARCHITECTURES)}, not {kind}: "
-                "choose another engine"
-            )
-        rope = {**(config.get("rope_scaling") or {}), **(config.get("rope_parameters") or {})}
-        rotary = rope.get("rope_type", rope.get("type", "default"))
-        for what, found in {
-            f"rotary positions of type {rotary}": rotary != "default",
-            "a sliding window": config.get("use_sliding_window"),
-            "quantised weights": config.get("quantization_config"),
-        }.items():
-            if found:
-                raise InputError(
-                    f"model {folder} has {what}, which tasc cannot export to llama.cpp: choose "
-                    "another engine"
-                )
-        return cls(
-            folder, {**config, "rope_theta": rope.get("rope_theta", config.get("rope_theta"))}
-        )
-
-    @property
-    def heads(self) -> tuple[int, int]:
-        """Number of query heads, and of key and value heads."""
-        queries = int(self.config["num_attention_heads"])
-        return queries, int(self.config.get("num_key_value_heads") or queries)
-
-    def tensors(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield each tensor, float32, with its name in transformers."""
-        for file in weight_files(self.folder):
-            with safe_open(file, framework="pt") as weights:
-                for name in weights.keys():  # noqa: SIM118 - no mapping
-                    tensor = weights.get_tensor(name).float().numpy()
-                    if self.config["model_type"] in _PAIRED:
-                        tensor = self._paired(name, tensor)
-                    yield name, tensor
-
-    def _paired(self, name: str, tensor: np.ndarray) -> np.ndarray:
-        """Reorder queries or keys (heads · d, …) from halves to pairs."""
-        parts = {"q_proj": self.heads[0], "k_proj": self.heads[1]}
-        heads = next((n for part, n in parts.items() if f".{part}." in name), 0)
-        if not heads:
-            return tensor
-        split = tensor.reshape(heads, 2, tensor.shape[0] // heads // 2, *tensor.shape[1:])
-        return split.swapaxes(1, 2).reshape(tensor.shape)
+def library() -> Any:  # noqa: ANN401
+    """Return the converter. Raises UnavailableError if it is not installed."""
+    try:
+        import conversion
+        import conversion.base  # a module of this package, not of another one of this name
+    except ImportError as error:
+        raise UnavailableError(
+            "llama.cpp's converter is not installed: install it with pip install "
+            "'tasc-lm[llama-cpp]'"
+        ) from error
+    for name in (conversion.logger.name, "gguf.gguf_writer"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return conversion
 
 
 def write_gguf(
-    source: Source, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str, path: Path
+    model: Path, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str, path: Path
 ) -> None:
     """Write the file with ``weights`` in f32, f16, bf16 or q8_0; vectors stay in float32.
 
+    The converter gets a folder without code, pickles and the model card.
+
     Raises:
-        UnavailableError: the ``gguf`` package is not installed.
-        InputError: llama.cpp has no such tensor.
+        UnavailableError: the converter is not installed.
+        InputError: it does not know such a model.
     """
-    gguf = library()
-    name = ARCHITECTURES[source.config["model_type"]]
-    writer = gguf.GGUFWriter(None, name)
-    _describe(writer, source, name)
-    _add_vocabulary(writer, tokenizer, vocabulary)
-    kinds = gguf.GGMLQuantizationType
-    wanted = getattr(kinds, weights.upper())
-    file_type = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
-    writer.add_file_type(getattr(gguf.LlamaFileType, file_type))
-    names = gguf.get_tensor_name_map(
-        getattr(gguf.MODEL_ARCH, name.upper()), int(source.config["num_hidden_layers"])
-    )
-    for given, tensor in source.tensors():
-        known = names.get_name(given, try_suffixes=(".weight", ".bias"))
-        if known is None:
-            raise InputError(
-                f"model {source.folder}: llama.cpp has no tensor {given}: choose another engine"
-            )
-        kind = kinds.F32 if tensor.ndim == 1 else wanted
-        if kind == kinds.Q8_0 and tensor.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]:
-            kind = kinds.F16  # a block may not span two rows
-        data = gguf.quants.quantize(np.ascontiguousarray(tensor), kind)
-        writer.add_tensor(known, data, raw_dtype=kind)
-    with writing(path), closing(writer):
-        writer.write_header_to_file(path)
+    with scratch() as folder:
+        _link(model, folder)
+        save(tokenizer.tokenizer, tokenizer.files, folder)
         try:
-            writer.write_kv_data_to_file()
-        except struct.error as error:  # such as 2^40 positions
+            made = _prepare(folder, model.name, tokenizer, vocabulary, weights)
+        except _REJECTIONS as error:
+            why = str(error) or type(error).__name__
             raise InputError(
-                f"{source.folder / CONFIG} has a number that a GGUF file cannot store ({error}): "
-                "correct it"
+                f"model {model}: llama.cpp's converter rejects it ({why}): choose another engine"
             ) from None
-        writer.write_tensors_to_file()
+        with writing(path), closing(made.gguf_writer) as writer:
+            writer.write_header_to_file(path)
+            try:
+                writer.write_kv_data_to_file()
+            except struct.error as error:  # such as 2^40 positions
+                raise InputError(
+                    f"{model / CONFIG} has a number that a GGUF file cannot store ({error}): "
+                    "correct it"
+                ) from None
+            writer.write_tensors_to_file()
 
 
-def _describe(writer: "GGUFWriter", source: Source, name: str) -> None:
-    config = source.config
-    writer.add_name(source.folder.name)
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    queries, keys = source.heads
-    writer.add_head_count(queries)
-    writer.add_head_count_kv(keys)
-    size = config.get("head_dim") or config["hidden_size"] // queries
-    writer.add_key_length(size)
-    writer.add_value_length(size)
-    if name in _PAIRED:
-        writer.add_rope_dimension_count(size)
-    writer.add_rope_freq_base(config["rope_theta"] or _THETA)
-    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", _EPSILON))
-    writer.add_vocab_size(config["vocab_size"])
+def _link(model: Path, folder: Path) -> None:
+    for file in (model / CONFIG, model / INDEX):
+        if file.exists():
+            copy_json(file, folder, f"model {model}")
+    for file in weight_files(model):
+        (folder / file.name).symlink_to(file.resolve())
+
+
+def _prepare(
+    folder: Path, name: str, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str
+) -> Any:  # noqa: ANN401 - the converter's own
+    """Return a model of the converter with all tensors and metadata, read when it is written."""
+    conversion = library()
+    import gguf
+
+    text = conversion.ModelType.TEXT
+    config = conversion.ModelBase.load_hparams(folder, is_mistral_format=False)
+    kind = conversion.get_model_class(conversion.get_model_architecture(config, text))
+    kind.no_mtp = True  # heads for several tokens, which transformers drops
+    numbers = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
+    file_type = getattr(gguf.LlamaFileType, numbers)
+    made = kind(folder, file_type, folder / "unused", model_name=name)
+    if not made.model_tensors:
+        raise ValueError("its weights are not in files named model*.safetensors")
+    made.set_vocab = partial(_add_vocabulary, made.gguf_writer, tokenizer, vocabulary)
+    made.prepare_tensors()
+    made.prepare_metadata(vocab_only=False)
+    if (
+        _has_window(made.hparams)
+        and f"{made.gguf_writer.arch}.attention.sliding_window" not in (made.gguf_writer.kv_data[0])
+    ):
+        raise ValueError("it would ignore the sliding window")
+    return made
+
+
+def _has_window(config: dict[str, Any]) -> bool:
+    layers = config.get("layer_types") or [_SLIDING]
+    window = config.get("use_sliding_window", True) and config.get("sliding_window")
+    return bool(window) and _SLIDING in layers and window < config["max_position_embeddings"]
 
 
 def _add_vocabulary(
-    writer: "GGUFWriter", tokenizer: LoadedTokenizer, vocabulary: Vocabulary
+    writer: Any,  # noqa: ANN401
+    tokenizer: LoadedTokenizer,
+    vocabulary: Vocabulary,
 ) -> None:
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(vocabulary.pre)

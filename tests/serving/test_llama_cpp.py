@@ -18,13 +18,14 @@ import tasc
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
-from tasc.serving.exports.llama_cpp import CACHES, count_ngrams, write_cache
+from tasc.serving.exports.llama_cpp import CACHES, COMPARED, count_ngrams, write_cache
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
 from tests.pico import TEXTS, make_base, make_model, make_tokenizer
 
-gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
+gguf = pytest.importorskip("gguf")
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("TASC_LLAMA_PYTHON", ROOT / "build/llama-venv/bin/python"))
 ENGINE = Path(__file__).with_name("llama_engine.py")
@@ -178,21 +179,35 @@ def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     with pytest.raises(InputError, match="lacks this tokenizer's pre-tokenizer"):
         vocabulary(LoadedTokenizer(made, "x", {}), 10, user_defined=True)
-    gemma = make_base(tmp_path / "gemma", "gemma")
-    with pytest.raises(InputError, match="not gemma: choose another engine") as caught:
-        tasc.export(tasc.ExportOptions(model=str(gemma), to="llama-cpp"))
-    assert "\n" not in str(caught.value)
+    for kind, reason in {
+        "opt": "'OPTForCausalLM' not supported",
+        "starcoder2": "it would ignore the sliding window",
+    }.items():
+        model = make_base(tmp_path / kind, kind)
+        with pytest.raises(InputError, match=reason) as caught:
+            exported(model, task, tmp_path / f"{kind}-out")
+        assert "\n" not in str(caught.value)
     config = json.loads((make_base(tmp_path / "long") / "config.json").read_text())
-    config["rope_parameters"] = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
-    (tmp_path / "long" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="type yarn"):
-        tasc.export(tasc.ExportOptions(model=str(tmp_path / "long"), to="llama-cpp"))
-    del config["rope_parameters"]
     (tmp_path / "long" / "config.json").write_text(
         json.dumps(config | {"max_position_embeddings": 2**40})
     )
     with pytest.raises(InputError, match="a number that a GGUF file cannot store"):
         exported(tmp_path / "long", task, tmp_path / "out")
+
+
+def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path, task):
+    model = make_base(tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "code.Config"}
+    (model / "config.json").write_text(json.dumps(config))
+    (model / "code.py").write_text("raise SystemExit('this code must not run')")
+    (model / "pytorch_model.bin").write_bytes(b"a pickle")
+    (model / "README.md").write_text("---\nlicense: of the base model\n---\n")
+    out, _ = exported(model, task, tmp_path / "out")
+    fields = gguf.GGUFReader(out / "model.gguf").fields
+    assert fields["general.name"].contents() == "model"
+    assert "general.license" not in fields
+    assert not any(str(tmp_path) in str(field.contents()) for field in fields.values())
 
 
 @pytest.mark.parametrize("weights", ["f32", "f16", "bf16", "q8_0"])
@@ -256,7 +271,7 @@ def prompts() -> list[list[int]]:
         ("llama", "pretoken", False),
         ("llama", "pretoken", True),
         ("llama", "added", True),
-        ("qwen3", "pretoken", False),
+        *((kind, "pretoken", False) for kind in sorted(COMPARED - {"qwen2", "llama"})),
     ],
 )
 def test_llama_cpp_generates_what_transformers_does(

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tasc.decoding.drafters.ngram.index import indexed_outputs
-from tasc.models.folder.gguf_model import library
+from tasc.models.folder.files import CONFIG, read_json
+from tasc.models.folder.vocabulary import stated
 from tasc.options.constraint import Constraint
 from tasc.report.markdown import code
-from tasc.serving.gguf_file import Source, write_gguf
+from tasc.serving.gguf_file import library, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.parts import Format, Parts, Start, completion
 from tasc.vocab.exports.export import save as save_tokenizer
@@ -22,6 +23,11 @@ from tasc.vocab.exports.export import save as save_tokenizer
 MODEL, GRAMMAR = "model.gguf", "outputs.gbnf"
 # option -> file, and the lengths of the n-grams that llama.cpp reads from it
 CACHES = {"-lcs": ("ngrams-static.bin", (2,)), "-lcd": ("ngrams-dynamic.bin", (1, 2, 3, 4))}
+# Types of models whose greedy outputs in llama.cpp equal transformers' in the tests.
+COMPARED = {
+    *("cohere", "falcon_h1", "granite", "jamba", "lfm2", "lfm2_moe", "llama", "mamba", "mamba2"),
+    *("mistral", "mixtral", "phi3", "qwen2", "qwen3", "smollm3"),
+}
 _LONGEST = 4
 Ngram = tuple[int, ...]
 _MOST = 2000  # texts to compare encodings on
@@ -51,16 +57,15 @@ class LlamaCppExport(Format):
     """A GGUF file, and the number of the task's texts that llama.cpp encodes differently."""
 
     def __init__(self, parts: Parts) -> None:
-        """Raises UnavailableError if the package ``gguf`` is missing."""
+        """Raises UnavailableError if llama.cpp's converter is missing."""
         library()
         super().__init__(parts)
-        self.source = Source.of(parts.folder)
-        self.vocabulary, self.encoding = _best(parts, int(self.source.config["vocab_size"]))
+        self.vocabulary, self.encoding = _best(parts)
 
     def save(self, folder: Path) -> None:
         parts = self.parts
         write_gguf(
-            self.source, parts.tokenizer, self.vocabulary, parts.options.weights, folder / MODEL
+            parts.folder, parts.tokenizer, self.vocabulary, parts.options.weights, folder / MODEL
         )
         save_tokenizer(parts.tokenizer.tokenizer, parts.tokenizer.files, folder)
         if parts.constraint is not None:
@@ -85,6 +90,12 @@ class LlamaCppExport(Format):
             "differently from the tokenizer"
             for what, found in (self.encoding or {}).items()
         ]
+        kind = read_json(self.parts.folder / CONFIG, "model")["model_type"]
+        if kind not in COMPARED:
+            notes.append(
+                f"llama.cpp's outputs were not compared with transformers' for models of the type "
+                f"{code(kind)}: compare them with `tasc load`"
+            )
         if not self.encoding:
             notes.append("differences in encoding were not counted: add --data to count them")
         if self.parts.constraint is not None and self.parts.options.choices is None:
@@ -119,8 +130,9 @@ class LlamaCppExport(Format):
         return f"{completion(start)}\n\n{python}"
 
 
-def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:
+def _best(parts: Parts) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:
     """Choose the vocabulary that encodes more prompts, then outputs, like the tokenizer."""
+    size = stated(parts.folder, "vocab_size") or len(parts.tokenizer.vocabulary())
     ways = [vocabulary(parts.tokenizer, size, user_defined=one) for one in (True, False)]
     if parts.corpus is None:
         return ways[0], None

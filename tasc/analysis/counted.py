@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,11 @@ from tasc.analysis.sample import RowSample, Sample, SomeRows
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import CountedWords, WordCounter, merge_counts
 from tasc.backend.base import Int64, UInt8
+from tasc.data.stream import Stream, refuse_empty
 from tasc.errors import IntegrityError
+from tasc.files.scratch import scratch
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 TOP = 25  # most frequent word bigrams that are reported
 _N_WORDS = 4  # longest n-grams that are described
@@ -85,35 +90,39 @@ class Scan:
     rows: SomeRows  # a random sample of examples with their prompts
 
 
-def describe_all(parts: Sequence[Counted], vocabulary: int, n_max: int, folder: Path) -> Scan:
-    """Merge the parts of a split, in order, and describe it with temporary runs in ``folder``.
+def merge(
+    parts: Sequence[Counted],
+    stream: Stream,
+    tokenizer: LoadedTokenizer | None,
+    *,
+    n_max: int = 4,
+    progress: Progress = silent,
+) -> Scan:
+    """Merge the parts of a split, in order, and describe it with n-grams of up to ``n_max``, or 4.
 
-    ``vocabulary`` is 0 without a tokenizer; n-grams end at ``n_max``, or at 4.
+    Raises InputError if the split is empty.
     """
+    samples, dropped = sum(part.samples for part in parts), sum(part.dropped for part in parts)
+    refuse_empty(stream, samples, dropped)
+    progress("merge counts", 0, 2)
     sample, some = Sample(), RowSample()
     for part in parts:
-        sample.take(part.sample, part.hashes)
+        distinct = zip(part.sample.texts, part.sample.weights.tolist(), strict=True)
+        sample.add(dict(distinct), part.hashes)
         some.take(part.rows)
-    samples = sum(part.samples for part in parts)
-    with ThreadPoolExecutor(2) as both:  # merging releases the interpreter
-        calls = [
-            (
-                both.submit(_words, sides, samples, n_max, folder / name),
-                both.submit(_tokens, sides, samples, vocabulary, n_max),
-            )
-            for name, sides in (
-                ("out", [part.output for part in parts]),
-                ("in", [part.input for part in parts]),
-            )
-        ]
-        after, before = (Side(words.result(), *tokens.result()) for words, tokens in calls)
-    dropped = sum(part.dropped for part in parts)
+    size = len(tokenizer.vocabulary()) if tokenizer else 0
+    sides = [part.output for part in parts], [part.input for part in parts]
+    with scratch() as folder, ThreadPoolExecutor(2) as both:  # merging releases the interpreter
+        words = both.map(partial(_words, samples, n_max), sides, (folder / "out", folder / "in"))
+        tokens = both.map(partial(_tokens, samples, n_max, size), sides)
+        after, before = (Side(own, *more) for own, more in zip(words, tokens, strict=True))
+    progress("merge counts", 2, 2)
     kept = sample.finish(), some.finish()
     return Scan(samples, dropped, len(sample.distinct), before, after, *kept)
 
 
 def _tokens(
-    sides: Sequence[CountedSide], samples: int, vocabulary: int, n_max: int
+    samples: int, n_max: int, vocabulary: int, sides: Sequence[CountedSide]
 ) -> tuple[TokenStats | None, Int64 | None]:
     if not vocabulary:
         return None, None
@@ -134,7 +143,7 @@ def _tokens(
     return stats, counts.dense(vocabulary)
 
 
-def _words(sides: Sequence[CountedSide], samples: int, n_max: int, prefix: Path) -> WordStats:
+def _words(samples: int, n_max: int, sides: Sequence[CountedSide], prefix: Path) -> WordStats:
     words, total = WordCounter(prefix), sum(side.total for side in sides)
     for side in sides:
         words.take(side.words)

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tasc.analysis.sample
-from tasc.analysis.counted import FILE, load_counted, save_counted
-from tasc.analysis.scan import count_rows, merge, scan
+from tasc.analysis.counted import FILE, load_counted, merge, save_counted
+from tasc.analysis.scan import count_rows, scan
 from tasc.data.source import Source
 from tasc.data.stream import open_stream, pieces, shard
 from tasc.errors import IntegrityError

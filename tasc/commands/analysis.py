@@ -14,9 +14,10 @@ from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.scan import count_pieces
 from tasc.analysis.token_counts import save_counts
-from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts, simulations_of
+from tasc.benchmark.forecast.advise import served_drafts, simulate_drafts, simulations_of
 from tasc.benchmark.forecast.structured import predict_structured
 from tasc.benchmark.forecast.tune import GRID, Simulations
+from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
 from tasc.commands.context import StepContext
@@ -133,6 +134,6 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         drafting=drafting,
         structured=structured,
         serving=served,
-        verdict=advise(found.report, drafts, new_tokens),
+        verdict=decide(found.report, drafts.best if drafts else None, new_tokens),
     )
     return TaskAnalysis(results, found, tokenizer)

@@ -1,4 +1,4 @@
-"""Simulate TASC-spec on held-out outputs for ``tasc analyze``, and decide.
+"""Simulate TASC-spec on held-out outputs for ``tasc analyze``.
 
 The analysis does not know drafters, so both meet here. Nothing imports torch: without a model,
 ``tasc analyze`` needs none.
@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tasc.analysis.report import Analysis, TaskReport
+from tasc.analysis.report import Analysis
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Grid, Simulations, search
-from tasc.benchmark.forecast.verdict import Evidence, decide
-from tasc.benchmark.results.analysis import Verdict
 from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Search, ServedDrafts, Setting
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.vocab.search.predict import Prediction
 
 if TYPE_CHECKING:
     from tasc.models.cost_model import CostModel
 
 DEFAULT = Setting()
-NO_TOKENS = Prediction()
 _ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they gain
 _HELD_OUT_EVERY = 10  # without another split
 
@@ -91,27 +87,6 @@ def simulations_of(
     known = expand(once.encoded, repeated).split()
     references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
     return Simulations(known, references)
-
-
-def advise(
-    report: TaskReport, drafts: Search | None, new_tokens: Prediction = NO_TOKENS
-) -> Verdict:
-    """Decide from the analysis, the best simulated setting, and the recommended size."""
-    inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]
-    tokens, size = report.tokens, new_tokens.recommended_size
-    seen = Evidence(
-        outputs=report.samples,
-        words_per_output=report.output.words_per_sample,
-        distinct=report.distinct_outputs,
-        output_n80=outputs.n80,
-        entropies=(inputs.entropy_bits, outputs.entropy_bits),
-        steps_per_output=tokens.output.tokens_per_sample + 1 if tokens else None,
-        step_ratio=new_tokens.step_ratio,
-        added=size.budget if size else 0,
-        refused=new_tokens.refused,
-        drafts=drafts.best if drafts else None,
-    )
-    return decide(seen)
 
 
 def served_drafts(engine: str, chains: Search) -> ServedDrafts:

@@ -1,11 +1,9 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
 import itertools
-from collections import UserDict
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -85,17 +83,16 @@ class _Line(BaseModel):
     generations: list[Generation]
 
 
-class Measured(UserDict[Turn, list[Generation]]):
+class Measured(dict[Turn, list[Generation]]):
     """The generations of each turn; a new turn is appended to the checkpoint file."""
 
     def __init__(self, work: Path, *, resume: bool) -> None:
         """Start an empty file, or read the existing one. Raises InputError if it is damaged."""
-        super().__init__()
         self._journal = Journal(work / "generations.jsonl", _Line, resume=resume)
-        self.data |= {line.turn: line.generations for line in self._journal.lines}
-        self.resumed = len(self.data)
+        super().__init__((line.turn, line.generations) for line in self._journal.lines)
+        self.resumed = len(self)
 
-    def __setitem__(self, turn: Turn, generations: Any) -> None:  # noqa: ANN401
+    def __setitem__(self, turn: Turn, generations: list[Generation]) -> None:
         """Append a turn."""
         self._journal.add(_Line(turn=turn, generations=generations))
         super().__setitem__(turn, generations)
@@ -117,7 +114,7 @@ def run(
     known = {} if measured is None else measured
     cells = prepare(models, corpus, options, progress, draft)
     prompts = {model.label: model.encode(test.prompts) for model in models}
-    for part in slices(len(test.examples), options.slice):
+    for part in cut(slice(0, len(test.examples)), options.slice):
         decode_slice(cells, prompts, part, options, known, progress)
     return cells
 
@@ -168,13 +165,10 @@ def prepare(
     return cells
 
 
-def slices(samples: int, length: int | None) -> list[slice]:
-    """Cut the samples into slices of ``length``; None is one slice of all samples.
-
-    One machine decodes a slice. Drafters that learn from outputs start again in each slice.
-    """
-    step = length or max(samples, 1)
-    return [slice(i, min(i + step, samples)) for i in range(0, samples, step)]
+def cut(part: slice, length: int | None) -> list[slice]:
+    """Cut a range of samples into ranges of ``length``; None does not cut it."""
+    step = length or max(part.stop - part.start, 1)
+    return [slice(i, min(i + step, part.stop)) for i in range(part.start, part.stop, step)]
 
 
 def decode_slice(
@@ -187,21 +181,22 @@ def decode_slice(
 ) -> None:
     """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
+    One machine decodes a slice, and drafters that learn from outputs start again in each.
     ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32. Tokens with
     which all of them begin are read once per model, before anything is measured.
     """
-    turns = _turns(part, options.batch_size)
+    samples, length = part.stop - part.start, turn_length(options.batch_size)
+    turns = cut(part, length)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
     share(cells, prompts)
     warmup = options.warmup if unfinished else 0
     warm = slice(part.start, min(part.start + warmup, part.stop))
-    for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
+    for turn, cell in itertools.product(cut(warm, length), cells):
         progress(f"warm-up, {cell.model.label} with {cell.method.label}", 0, 0)
         decode(cell, prompts[cell.model.label], turn, options)
-    progress("decode", 0, options.repeats * (part.stop - part.start))
+    progress("decode", 0, options.repeats * samples)
     order = np.random.default_rng(options.seed)
-    samples = part.stop - part.start
     for repeat in range(options.repeats):
         for cell in cells:
             cell.forget()
@@ -226,12 +221,6 @@ def share(cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]]) ->
     """Read the tokens with which all prompts of a model begin, for all of its methods alike."""
     for cell in firsts(cells).values():
         cell.model.target.share(common_prefix(prompts[cell.model.label]))
-
-
-def _turns(part: slice, batch_size: int) -> list[slice]:
-    """Cut samples into what a cell decodes before it is the next one's turn."""
-    length = turn_length(batch_size)
-    return [slice(i, min(i + length, part.stop)) for i in range(part.start, part.stop, length)]
 
 
 def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:

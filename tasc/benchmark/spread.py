@@ -69,7 +69,7 @@ def decode_elsewhere(
     ``kept`` is the folder that keeps slices until all are done, and whether those there count.
     """
     work, resume = kept
-    parts = matrix.slices(len(test.examples), options.slice)
+    parts = matrix.cut(slice(0, len(test.examples)), options.slice)
     bench = Bench(corpus, test, options, torch.get_num_threads())
     done: dict[int, Path] = {}
     with options.start(bench, devices=options.device != "cpu") as executor:

@@ -53,7 +53,10 @@ def match(
         shared = min(len(a), len(b))
         unequal = np.flatnonzero(a[:shared] != b[:shared])
         at = int(unequal[0]) if len(unequal) else shared
-        margin = None if sampled else _margin(target, np.concatenate([prompt, a[:at]]))
+        margin = None
+        if not sampled:
+            logits = target.prefill(np.concatenate([prompt, a[:at]]), 1)[0]
+            margin = -float(logits.float().topk(2).values.diff())
         differences.append(Difference(sample=i, token=at, margin=margin))
     return Lossless(
         against=against,
@@ -125,11 +128,6 @@ def _varied(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
     """Return the first prompt, the shortest and the longest: lengths are the risk in a batch."""
     lengths = [len(prompt) for prompt in prompts]
     return tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
-
-
-def _margin(target: Target, tokens: np.ndarray) -> float:
-    largest = target.prefill(tokens, 1)[0].float().topk(2).values
-    return float(largest[0] - largest[1])
 
 
 def references(

@@ -88,7 +88,15 @@ def decode_elsewhere(
 
 def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
     """Load every model; ``end`` is the token that ends the outputs of a chat."""
-    models = [_load(text, options, end) for text in options.models]
+    models = []
+    for text in options.models:
+        label, path = resolve_model(text)
+        tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
+        packed = options.kernels == "auto" and not options.compile
+        model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
+        target = target_for(model, graphs=options.graphs, compiled=options.compile)
+        ends = end_ids(model, tokenizer.eos_id)
+        models.append(matrix.Loaded(label, target, tokenizer, ends))
     if len({model.label for model in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     return models
@@ -100,15 +108,6 @@ def load_draft_source(options: BenchOptions) -> DraftSource | None:
         return None
     _, path = resolve_model(options.draft_model)
     return load_draft(path, decoding_dtype(options.dtype, options.device), options.device)
-
-
-def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
-    label, path = resolve_model(text)
-    tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-    packed = options.kernels == "auto" and not options.compile
-    model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
-    target = target_for(model, graphs=options.graphs, compiled=options.compile)
-    return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
 
 
 def _decode(bench: Bench, part: tuple[int, int]) -> Files:

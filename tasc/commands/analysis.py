@@ -67,8 +67,7 @@ def _structured(
     context.progress("simulate drafts under the constraint", 0, 0)
 
     def runs(analysis: Analysis, own: LoadedTokenizer) -> tuple[Simulations, Grammar] | None:
-        only = bool(cost and cost.chains_only)
-        simulations = simulations_of(analysis, held_out, own, chains_only=only)
+        simulations = simulations_of(analysis, held_out, own, cost)
         if simulations is None:
             return None
         return simulations, Grammar(constraint, own, (own.eos_id,))
@@ -79,7 +78,7 @@ def _structured(
             own = augmented_with(size.budget, found.searched, tokenizer, options, context.progress)
             once = replace(found.searched, encoded=own.encode(found.searched.texts))
             augmented = runs(replace(found, searched=once), own)
-    return plain and predict_structured(*plain, cost, augmented)
+    return plain and predict_structured(*plain, augmented)
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:

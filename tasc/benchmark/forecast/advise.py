@@ -15,6 +15,7 @@ from tasc.benchmark.forecast.tune import Grid, Simulations, search
 from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Search, ServedDrafts, Setting
 from tasc.data.corpus import Corpus
+from tasc.decoding.drafters import DEFAULT_BUDGET
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -22,7 +23,6 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 if TYPE_CHECKING:
     from tasc.models.cost_model import CostModel
 
-DEFAULT = Setting()
 _ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they gain
 _HELD_OUT_EVERY = 10  # without another split
 
@@ -42,23 +42,20 @@ def simulate_drafts(
     The default setting drafts adaptively where ``cost``, T(k) of the model, is known. Returns None
     without held-out outputs.
     """
-    chains_only = cost is not None and cost.chains_only
-    found = simulations_of(analysis, held_out, tokenizer, chains_only=chains_only)
+    found = simulations_of(analysis, held_out, tokenizer, cost)
     if found is None:
         return None
-    start = start or (DEFAULT if cost is None else Setting(tree_size=0))
-    found.cost = cost
-    return search(found, start, grid, cost=cost, progress=progress)
+    start = start or Setting(tree_size=DEFAULT_BUDGET if cost is None else 0)
+    return search(found, start, grid, progress=progress)
 
 
 def simulations_of(
     analysis: Analysis,
     held_out: Corpus | None,
     tokenizer: LoadedTokenizer,
-    *,
-    chains_only: bool = False,
+    cost: "CostModel | None" = None,
 ) -> Simulations | None:
-    """Return the simulations of drafts on held-out outputs.
+    """Return the simulations of drafts on held-out outputs, for a model with T(k) = ``cost``.
 
     Without another split, a tenth of the outputs are held out, at least FEWEST but at most half.
     Returns None without held-out outputs.
@@ -85,8 +82,9 @@ def simulations_of(
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
+    chains_only = cost is not None and cost.chains_only
     references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
-    return Simulations(known, references)
+    return Simulations(known, references, cost)
 
 
 def served_drafts(engine: str, chains: Search) -> ServedDrafts:

@@ -5,7 +5,7 @@ one commits the most tokens per step, for which a larger tree is never worse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,21 +65,14 @@ def tune(
     return Tuning(**texts, **dict(result))
 
 
+@dataclass(eq=False)
 class Simulations:
     """Simulates settings of TASC-spec. It keeps the index of the last one."""
 
-    def __init__(
-        self,
-        known: Sequence[np.ndarray],
-        references: References,
-        cost: "CostModel | None" = None,
-    ) -> None:
-        """Decode ``references`` with drafts from the outputs ``known``, (T_i,) int32 each.
-
-        Adaptive drafting needs ``cost``.
-        """
-        self.known, self.references, self.cost = known, references, cost
-        self._last: tuple[Counts, NgramIndex] | None = None
+    known: Sequence[np.ndarray]  # outputs to draft from, (T_i,) int32 each
+    references: References  # outputs to decode
+    cost: "CostModel | None" = None  # for adaptive drafting and speed-ups
+    _last: "tuple[Counts, NgramIndex] | None" = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the index: each process builds its own."""
@@ -96,7 +89,7 @@ class Simulations:
         return simulate(lambda: AdaptiveDrafter(make(), policy), self.references, ADAPTIVE)
 
     def _index(self, options: Counts) -> "NgramIndex":
-        counts = Counts(**{field.name: getattr(options, field.name) for field in fields(Counts)})
+        counts = Counts(**{part.name: getattr(options, part.name) for part in fields(Counts)})
         if self._last is None or self._last[0] != counts:
             self._last = None  # frees its memory before the next one is built
             self._last = counts, build_index(self.known, self.references.end, counts)
@@ -109,7 +102,6 @@ def search(
     grid: Grid,
     *,
     executor: Executor | None = None,
-    cost: "CostModel | None" = None,
     progress: Progress = silent,
 ) -> Search:
     """Simulate settings of TASC-spec, from ``start`` along ``grid``.
@@ -117,7 +109,7 @@ def search(
     ``executor`` was started with ``simulations``; without one, they run in this process.
     """
     runs = executor or Local(simulations)
-    references = simulations.references
+    references, cost = simulations.references, simulations.cost
     trials: dict[Setting, Trial] = {}
     total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
     plain = simulate(Autoregressive, references, 0)

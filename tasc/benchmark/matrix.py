@@ -155,13 +155,11 @@ def prepare(
         if any(method.adaptive for method in methods):
             progress(f"measuring T(k) of {model.label}", 0, 0)
         policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
-        cells += [
-            Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
-            for m in methods
-        ]
-        for cell in cells[-len(methods) :] if texts else ():
-            if cell.method.chooses:
-                cell.labels = Labels(model.encode(texts), model.end_ids[0])
+        labels = Labels(model.encode(texts), model.end_ids[0]) if texts else None
+        for m in methods:
+            cell = Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
+            cell.labels = labels if m.chooses else None
+            cells.append(cell)
     return cells
 
 

@@ -35,8 +35,7 @@ class ReportOptions(CommandOptions):
 def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
     """Read benches and compare their models; return a single bench as it is.
 
-    Raises:
-        InputError: a file is missing or not a result of a bench, or two runs have the same name.
+    Raises InputError if a file is missing or not a result of a bench, or two runs share a name.
     """
     benches = dict[str, BenchResults]()
     for text in options.runs:

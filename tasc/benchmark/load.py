@@ -54,12 +54,9 @@ class _Server:
 def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -> LoadResults:
     """Send the prompts of ``test`` to every server and compare the answers.
 
-    Do not call it where an event loop runs, as in a coroutine.
-
-    Raises:
-        UnavailableError: a server does not answer, or the client is not installed.
-        InputError: the reference has other samples, or there are fewer samples than requests in
-            flight.
+    Do not call it where an event loop runs, as in a coroutine. Raises UnavailableError if a server
+    does not answer or the client is not installed, and InputError if the reference has other
+    samples, or there are fewer samples than requests in flight.
     """
     facts = run_facts()
     samples = tuple(map(Sample.of, test.prompts, test.outputs))
@@ -205,8 +202,7 @@ def _comparison(cell: LoadCell, base: LoadCell, concurrency: int) -> LoadCompari
 def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     """Read the first cell of a folder of ``tasc bench`` or ``tasc load``.
 
-    Raises:
-        InputError: there are no results, or they have other samples.
+    Raises InputError if there are no results, or they have other samples.
     """
     file = results_file(parse_path(text)[1])
     try:

@@ -58,9 +58,8 @@ class CompareOptions(CommandOptions):
 def compare_results(options: CompareOptions) -> ResultsComparison:
     """Compare the cells that two benches have in common.
 
-    Raises:
-        InputError: a file is missing or not a result of a bench, the samples differ, or the benches
-            share no model and method.
+    Raises InputError if a file is missing or not a result of a bench, the samples differ, or the
+    benches share no model and method.
     """
     old, new = (read_results(path) for path in (options.old, options.new))
     _check_samples(old, new)

@@ -142,23 +142,16 @@ def _qualities(
     references = [sample.reference for sample in new.samples]
     bootstrap = Bootstrap(len(references), resamples=_RESAMPLES)
     for pair in firsts:
-        before, after = (
-            counted(cell.texts, references, metrics, new.settings.delimiter, cell.scores)
-            for cell in pair
-        )
-        tests = qualities(bootstrap, after, before, confidence)
-        for name, test in tests.items():
-            verdict = _verdict(test.interval)
-            p_value = None if test.mcnemar is None else test.mcnemar.p_value
-            if p_value is not None and p_value >= 1 - confidence:
-                verdict = "within the noise"
-            elif p_value is not None:
-                verdict = "worse" if test.difference < 0 else "better"
-            old_value, new_value = (
-                float(find(name).value(counts[name].sum(0))) for counts in (before, after)
-            )
+        both = [counted(cell, references, metrics, new.settings.delimiter) for cell in pair]
+        for name, test in qualities(bootstrap, both[1], both[0], confidence).items():
+            verdict, p_value = _verdict(test.interval), None
+            if test.mcnemar is not None:
+                p_value = test.mcnemar.p_value
+                significant = p_value < 1 - confidence
+                verdict = _verdict((test.difference, test.difference) if significant else None)
+            old, now = (float(find(name).value(counts[name].sum(0))) for counts in both)
             change = test.difference, test.interval
-            yield _change(pair[1], name, (old_value, new_value), change, verdict, p_value=p_value)
+            yield _change(pair[1], name, (old, now), change, verdict, p_value)
 
 
 def _steps(both: list[CellPair], confidence: float) -> Iterator[Change]:

@@ -33,11 +33,10 @@ def pairs(
     by_model: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
-    counts = {}
-    for model, own in by_model.items():
-        first = next(iter(own.values()))
-        texts, metrics = first.texts, settings.metrics
-        counts[model] = counted(texts, references, metrics, settings.delimiter, first.scores)
+    counts = {
+        model: counted(next(iter(own.values())), references, settings.metrics, settings.delimiter)
+        for model, own in by_model.items()
+    }
     bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
     return tuple(
         ModelPair(
@@ -56,17 +55,13 @@ def pairs(
 
 
 def counted(
-    texts: Sequence[str],
-    references: Sequence[str],
-    metrics: Sequence[str],
-    delimiter: str,
-    scores: Sequence[float | None] = (),
+    cell: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
 ) -> ByMetric:
-    """Count the samples of a cell for each metric, (N, K), by its N texts or the judge's scores."""
+    """Count the samples of a cell for each metric, (N, K), by its texts or the judge's scores."""
     return {
-        name: judged_counts(scores)
+        name: judged_counts(cell.scores)
         if find(name).judged
-        else find(name).count(texts, references, delimiter)
+        else find(name).count(cell.texts, references, delimiter)
         for name in metrics
     }
 

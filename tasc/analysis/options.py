@@ -79,7 +79,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
 
     @property
     def searches(self) -> bool:
-        """Whether settings of TASC-spec are searched."""
         return self.grid or self.model is not None
 
     @property

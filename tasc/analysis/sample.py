@@ -62,7 +62,6 @@ class Sample:
         self.recent = []
 
     def finish(self) -> Distinct:
-        """Return the sample."""
         weights = np.array([count for _, count in self.sampled.values()], np.int64)
         return Distinct(list(self.sampled), weights)
 
@@ -83,7 +82,6 @@ class RowSample:
         self.below = np.uint64(2**64 - 1)
 
     def add(self, rows: Rows) -> None:
-        """Add the next examples of the split."""
         hashes = _mix(np.array(rows.offsets, np.uint64))
         few = np.flatnonzero(hashes <= self.below).tolist()
         self.take([(int(hashes[i]), rows.prompt(i), rows.outputs[i]) for i in few])
@@ -95,7 +93,6 @@ class RowSample:
             self.below = np.uint64(self.kept[-1][0])
 
     def finish(self) -> SomeRows:
-        """Return the sample."""
         return SomeRows([row[1] for row in self.kept], [row[2] for row in self.kept])
 
 

@@ -2,13 +2,13 @@
 
 In float32, a method's greedy output equals the model's own output, token for token. So does a
 sampled output with the same random numbers. In bfloat16 without packed layers, a tree forward
-rounds differently from a one-token forward, which can reverse a near tie. The margin is the gap
-between the two likeliest tokens at the first difference: a small margin indicates a near tie.
+rounds differently from a one-token forward, which can reverse a near tie. The margin, the gap
+between the two likeliest tokens at the first difference, is small at a near tie.
 
-Methods are compared with their model's first method, which runs on the same loop and the same
-attention as all others. With packed layers, a few samples are decoded again after the measurement,
-to compare the logits of each committed token bit by bit. So that the methods cannot all be wrong
-together, greedy outputs of a few prompts are compared with those of transformers' own ``generate``.
+Methods are compared with their model's first method, on the same loop and attention. With packed
+layers, a few samples are decoded again to compare the logits of each committed token bit by bit. So
+that the methods cannot all be wrong together, greedy outputs of a few prompts are compared with
+those that transformers' own ``generate`` writes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,9 +73,8 @@ def matches(
 ) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
-    A method that chooses among labels has its own outputs and is compared with itself, as the first
-    one is.
-    ``prompts`` maps a model's label to its prompts, each (L_i,) int32.
+    The first one and methods that choose among labels are compared with themselves. ``prompts``
+    maps a model's label to its prompts, each (L_i,) int32.
     """
     first, found = firsts(cells), list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell

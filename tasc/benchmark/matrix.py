@@ -93,7 +93,6 @@ class Measured(dict[Turn, list[Generation]]):
         self.resumed = len(self)
 
     def __setitem__(self, turn: Turn, generations: list[Generation]) -> None:
-        """Append a turn."""
         self._journal.add(_Line(turn=turn, generations=generations))
         super().__setitem__(turn, generations)
 

@@ -51,7 +51,6 @@ class Bench:
 
     @cached_property
     def prompts(self) -> dict[str, list[np.ndarray]]:
-        """The prompts of each model by its label."""
         models = {cell.model.label: cell.model for cell in self.cells}
         return {label: model.encode(self.test.prompts) for label, model in models.items()}
 

@@ -132,7 +132,6 @@ class Task(Data):
     )
 
     def data(self) -> Data:
-        """Return the data alone."""
         named = self.model_dump(include=self.model_fields_set & Data.model_fields.keys())
         data = Data(**named)
         data._written, data._beside = self._written or named, self._beside

@@ -15,7 +15,6 @@ from tasc.benchmark.forecast.tune import Grid, Simulations, search
 from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Search, ServedDrafts, Setting
 from tasc.data.corpus import Corpus
-from tasc.decoding.drafters import DEFAULT_BUDGET
 from tasc.decoding.simulate import References
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -45,7 +44,7 @@ def simulate_drafts(
     found = simulations_of(analysis, held_out, tokenizer, cost)
     if found is None:
         return None
-    start = start or Setting(tree_size=DEFAULT_BUDGET if cost is None else 0)
+    start = start or (Setting() if cost is None else Setting(tree_size=0))
     return search(found, start, grid, progress=progress)
 
 

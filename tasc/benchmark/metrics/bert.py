@@ -56,7 +56,6 @@ class BertScore:
 
     @cached_property
     def scorer(self) -> Any:  # noqa: ANN401
-        """The package's scorer with the loaded model."""
         from bert_score import BERTScorer
 
         from tasc.models.folder.quiet import quiet

@@ -25,7 +25,6 @@ class ShownSample:
     cells: dict[str, list[Cell]]
 
     def output(self, cell: Cell) -> Output:
-        """Return the output of ``cell``."""
         return cell.outputs[self.number]
 
     def ms(self, cell: Cell) -> float:
@@ -38,7 +37,6 @@ class ShownSample:
 
     @property
     def slow(self) -> bool:
-        """Whether it was slow in a cell."""
         return any(self.is_slow(cell) for cells in self.cells.values() for cell in cells)
 
     @property

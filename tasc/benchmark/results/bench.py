@@ -72,12 +72,10 @@ class BenchResults(RunResult):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The metrics by name."""
         return {name: find(name) for name in self.settings.metrics}
 
     @property
     def by_model(self) -> dict[str, list[Cell]]:
-        """The cells of each model, in order."""
         cells = dict[str, list[Cell]]()
         for cell in self.cells:
             cells.setdefault(cell.model, []).append(cell)

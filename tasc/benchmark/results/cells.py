@@ -156,7 +156,6 @@ class Cell(Record):
 
     @property
     def label(self) -> str:
-        """The name of the cell."""
         return f"{self.model} · {self.method}"
 
     @property
@@ -171,12 +170,10 @@ class Cell(Record):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of each output."""
         return tuple(output.text for output in self.outputs)
 
     @property
     def scores(self) -> tuple[float | None, ...]:
-        """The judge's score of each output."""
         return tuple(output.score for output in self.outputs)
 
     @property

@@ -37,6 +37,7 @@ _N_WORDS = 4  # longest n-grams that are described
 FILE = "counted.safetensors"
 _RUN = re.compile(r"(input|output)\.(words|tokens)-[0-9]+")  # a file of the same folder
 _WORDS = ("letters", "ends", "first", "last")
+_NUMBERS = ("total", "tokens", "text_bytes", "longest")
 _DTYPES = {"letters": np.uint8, "ends": np.int64, "first": np.int32, "last": np.int32}
 _DTYPES |= {"weights": np.int64, "hashes": np.uint64}
 
@@ -177,16 +178,11 @@ def save_counted(counted: Counted, folder: Path) -> None:
     facts: dict[str, Any] = {"samples": counted.samples, "dropped": counted.dropped}
     for name, side in (("input", counted.input), ("output", counted.output)):
         arrays |= {f"{name}.{part}": getattr(side.words, part) for part in _WORDS}
-        facts[name] = {
-            "total": side.total,
-            "tokens": side.tokens,
-            "text_bytes": side.text_bytes,
-            "longest": side.longest,
-            "words": [run.name for run in side.words.runs],
-            "runs": [run.name for run in side.runs],
-        }
-        for run in (*side.words.runs, *side.runs):
-            shutil.move(run, folder / run.name)
+        facts[name] = {number: getattr(side, number) for number in _NUMBERS}
+        for kind, runs in (("words", side.words.runs), ("runs", side.runs)):
+            facts[name][kind] = [run.name for run in runs]
+            for run in runs:
+                shutil.move(run, folder / run.name)
     save_file(arrays, folder / FILE, metadata={"facts": json.dumps(facts)})
 
 
@@ -228,8 +224,8 @@ def _side(
 ) -> CountedSide:
     runs = {kind: [_run(folder, run) for run in facts[kind]] for kind in ("words", "runs")}
     words = CountedWords(**{part: arrays[f"{name}.{part}"] for part in _WORDS}, runs=runs["words"])
-    numbers = (_number(facts[kind]) for kind in ("tokens", "text_bytes", "longest"))
-    return CountedSide(words, _number(facts["total"]), runs["runs"], *numbers)
+    numbers = {number: _number(facts[number]) for number in _NUMBERS}
+    return CountedSide(words=words, runs=runs["runs"], **numbers)
 
 
 def _run(folder: Path, name: str) -> Path:

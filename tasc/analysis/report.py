@@ -6,14 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from tasc.analysis.counted import Counted, merge
+from tasc.analysis.counted import Counted, Scan, merge
 from tasc.analysis.entropy import WordStats, curve
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
-from tasc.analysis.sample import SomeRows
 from tasc.analysis.scan import scan
 from tasc.analysis.tokens import TokenStats, TopMerge, merged_counts, search, top_merges
-from tasc.backend.base import Int64
 from tasc.data.stream import Stream
 from tasc.progress import Progress, silent
 from tasc.report.record import Record
@@ -54,13 +52,11 @@ class TaskReport(Record):
 
 @dataclass(frozen=True)
 class Analysis:
-    """The report, and the data for predictions; None for data that needs a tokenizer."""
+    """The report, and the data for predictions."""
 
     report: TaskReport
-    rows: SomeRows  # a sample of examples, in random order
-    input_counts: Int64 | None  # (V,) by id
-    output_counts: Int64 | None  # (V,) by id
-    searched: Outputs | None = None  # the outputs of the merge search
+    scan: Scan
+    searched: Outputs | None  # the outputs of the merge search; None without a tokenizer
 
 
 def analyze(
@@ -113,4 +109,4 @@ def analyze(
         coverage_ratio=before.n80 / max(after.n80, 1),
         tokens=tokens,
     )
-    return Analysis(report, found.rows, found.input.counts, found.output.counts, once)
+    return Analysis(report, found, once)

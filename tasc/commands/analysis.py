@@ -46,7 +46,7 @@ class TaskAnalysis(Reported):
 
     def save(self, folder: Path) -> None:
         """Write the token counts, if there is a tokenizer."""
-        counts = self.analysis.input_counts, self.analysis.output_counts
+        counts = self.analysis.scan.input.counts, self.analysis.scan.output.counts
         folder.mkdir(parents=True, exist_ok=True)
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
             save_counts(folder, self.tokenizer, counts[0], counts[1])
@@ -105,7 +105,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     trimmed: tuple[TrimPoint, ...] = ()
     served: ServedDrafts | None = None
     if tokenizer:
-        counts = found.input_counts, found.output_counts
+        counts = found.scan.input.counts, found.scan.output.counts
         used = np.flatnonzero(sum(count for count in counts if count is not None))
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
         trimmed = predict_trim(rows, tokenizer, used.tolist()) if rows else ()

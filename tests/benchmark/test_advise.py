@@ -147,7 +147,7 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
         analysis = analyze(data, tokenizer, AnalyzeOptions(new_tokens=(0, 20)))
         drafts = simulate_drafts(analysis, None, tokenizer, {})
         assert drafts
-        rows = analysis.rows
+        rows = analysis.scan.rows
         assert len(rows.outputs) == ROWS
         assert all(prompt.endswith(" =\n") for prompt in rows.prompts)
         assert 120 < sum(output.startswith("intent") for output in rows.outputs) < 320

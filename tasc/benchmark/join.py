@@ -2,7 +2,7 @@
 
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,7 +23,6 @@ class ReportOptions(CommandOptions):
     """Options of ``tasc report``."""
 
     command = "report"
-    flags: ClassVar = ("output", "force", "json")
 
     runs: Annotated[tuple[str, ...], Shell(argument=True)] = Field(
         min_length=1,

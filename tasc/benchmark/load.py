@@ -177,8 +177,8 @@ def _texts(outputs: Sequence[Output]) -> Texts:
 
 def _equality(reference: Reference, texts: Texts) -> Equality:
     against, expected = reference
-    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(expected, texts, strict=True))]
-    both = [(i, a == b) for i, a, b in pairs if a is not None and b is not None]
+    pairs = enumerate(zip(expected, texts, strict=True))
+    both = [(i, a == b) for i, (a, b) in pairs if a is not None and b is not None]
     different = [i for i, same in both if not same]
     return Equality(
         against=against,

@@ -68,10 +68,8 @@ class Lossless(Record):
     @property
     def bitwise(self) -> bool:
         """Whether all compared outputs and logits are equal."""
-        return bool(self.logits_of) and (self.identical, self.logits_identical) == (
-            self.of,
-            self.logits_of,
-        )
+        equal = self.identical == self.of and self.logits_identical == self.logits_of
+        return equal and bool(self.logits_of)
 
 
 class ReferenceMatch(Lossless):

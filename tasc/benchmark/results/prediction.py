@@ -48,9 +48,8 @@ class StepFigures(Record):
     @property
     def rough(self) -> bool:
         """Whether that interval is too wide for the prediction to mean much."""
-        return self.speedup_interval is not None and (
-            self.speedup_interval[1] > _ROUGH * self.speedup_interval[0]
-        )
+        low, high = self.speedup_interval or (1.0, 1.0)
+        return high > _ROUGH * low
 
     @property
     def interval(self) -> Interval:

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 
 from tasc.analysis.entropy import WordStats, describe
 from tasc.analysis.outputs import Distinct
-from tasc.analysis.sample import RowSample, Sample, SomeRows
+from tasc.analysis.sample import RowSample, Sample
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import CountedWords, WordCounter, merge_counts
 from tasc.backend.base import Int64, UInt8
@@ -88,7 +88,7 @@ class Scan:
     # Distinct outputs and their counts, in order of first appearance: all of them, or those with
     # the smallest hashes if there are too many
     sample: Distinct
-    rows: SomeRows  # a random sample of examples with their prompts
+    rows: list[tuple[str, str]]  # prompts and outputs of a sample, in random order
 
 
 def merge(
@@ -118,8 +118,8 @@ def merge(
         tokens = both.map(partial(_tokens, samples, n_max, size), sides)
         after, before = (Side(own, *more) for own, more in zip(words, tokens, strict=True))
     progress("merge counts", 2, 2)
-    kept = sample.finish(), some.finish()
-    return Scan(samples, dropped, len(sample.distinct), before, after, *kept)
+    rows = [(prompt, output) for _, prompt, output in some.kept]
+    return Scan(samples, dropped, len(sample.distinct), before, after, sample.finish(), rows)
 
 
 def _tokens(

@@ -1,7 +1,6 @@
 """Samples of distinct outputs and of examples, chosen by hash, for predictions."""
 
 import hashlib
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -66,16 +65,11 @@ class Sample:
         return Distinct(list(self.sampled), weights)
 
 
-@dataclass(frozen=True)
-class SomeRows:
-    """Prompts and outputs of examples in random order: any first k of them are a sample."""
-
-    prompts: list[str]
-    outputs: list[str]
-
-
 class RowSample:
-    """Samples the ROWS examples whose offsets have the smallest hashes."""
+    """Samples the ROWS examples whose offsets have the smallest hashes.
+
+    ``kept`` has their hashes, prompts and outputs in random order: any first k are a sample.
+    """
 
     def __init__(self) -> None:
         self.kept: list[tuple[int, str, str]] = []
@@ -91,9 +85,6 @@ class RowSample:
         self.kept = sorted(self.kept + kept)[:ROWS]
         if len(self.kept) == ROWS:
             self.below = np.uint64(self.kept[-1][0])
-
-    def finish(self) -> SomeRows:
-        return SomeRows([row[1] for row in self.kept], [row[2] for row in self.kept])
 
 
 def _mix(numbers: Hashes) -> Hashes:

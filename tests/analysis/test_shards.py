@@ -75,7 +75,7 @@ def test_merged_shards_are_the_whole(tmp_path, tokenizer, monkeypatch, kind, of)
     source = write(tmp_path / "data", kind)
     stream = open_stream(source, "train", limit=90 if kind == "limit" else None)
     whole = scan(stream, tokenizer)
-    assert (len(whole.rows.prompts) == 20) == (kind != "few")
+    assert (len(whole.rows) == 20) == (kind != "few")
     parts = [
         through_files(shard(stream, i + 1, of), tokenizer, tmp_path / str(i)) for i in range(of)
     ]

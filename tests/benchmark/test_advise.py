@@ -148,9 +148,9 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
         drafts = simulate_drafts(analysis, None, tokenizer, {})
         assert drafts
         rows = analysis.scan.rows
-        assert len(rows.outputs) == ROWS
-        assert all(prompt.endswith(" =\n") for prompt in rows.prompts)
-        assert 120 < sum(output.startswith("intent") for output in rows.outputs) < 320
+        assert len(rows) == ROWS
+        assert all(prompt.endswith(" =\n") for prompt, _ in rows)
+        assert 120 < sum(output.startswith("intent") for _, output in rows) < 320
         found.append((rows, drafts.best, decide(analysis.report, drafts.best)))
     assert found[0] == found[1]
 

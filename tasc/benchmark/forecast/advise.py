@@ -68,8 +68,8 @@ def simulations_of(
     else:
         count = analysis.report.samples
         most = max(count // _HELD_OUT_EVERY, min(count // 2, FEWEST))
-        rows = analysis.scan.rows
-        prompts, outputs = rows.prompts[:most], rows.outputs[:most]
+        rows = analysis.scan.rows[:most]
+        prompts, outputs = [prompt for prompt, _ in rows], [output for _, output in rows]
         distinct = {text: i for i, text in enumerate(once.texts)}
         for text in outputs:
             if text in distinct:  # a sample of the outputs may lack it

@@ -109,7 +109,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         used = np.flatnonzero(sum(count for count in counts if count is not None))
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
         trimmed = predict_trim(rows, tokenizer, used.tolist()) if rows else ()
-        others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
+        others, grid = context.texts.corpora.get("held_out"), GRID if options.grid or model else {}
         if found.searched:
             texts = others.outputs if others else ()
             new_tokens = predict_budgets(

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from tasc.benchmark.metrics import find
-from tasc.benchmark.metrics.metric import Counts, Metric, judged_counts
+from tasc.benchmark.metrics.metric import Counts, judged_counts
 from tasc.benchmark.paired.seeds import name_of
 from tasc.benchmark.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
 from tasc.benchmark.results.cells import Cell
@@ -70,21 +70,16 @@ def qualities(
     bootstrap: Bootstrap, own: ByMetric, other: ByMetric, confidence: float = CONFIDENCE
 ) -> dict[str, QualityDifference]:
     """Compare two systems in every metric, by their counts (N, K)."""
-    return {
-        name: _quality(bootstrap, find(name), own[name], other[name], confidence) for name in own
-    }
-
-
-def _quality(
-    bootstrap: Bootstrap, metric: Metric, own: Counts, other: Counts, confidence: float
-) -> QualityDifference:
-    difference, interval = bootstrap.difference(metric.value, own, other, confidence)
-    test = None
-    if metric.zero_one:
-        right, others = own[:, 0] > 0, other[:, 0] > 0
-        only = int((right & ~others).sum()), int((others & ~right).sum())
-        test = McNemar(only_model=only[0], only_against=only[1], p_value=mcnemar(*only))
-    return QualityDifference(difference=difference, interval=interval, mcnemar=test)
+    found = dict[str, QualityDifference]()
+    for name, counts in own.items():
+        metric, others, test = find(name), other[name], None
+        difference, interval = bootstrap.difference(metric.value, counts, others, confidence)
+        if metric.zero_one:
+            right, right_there = counts[:, 0] > 0, others[:, 0] > 0
+            only = int((right & ~right_there).sum()), int((right_there & ~right).sum())
+            test = McNemar(only_model=only[0], only_against=only[1], p_value=mcnemar(*only))
+        found[name] = QualityDifference(difference=difference, interval=interval, mcnemar=test)
+    return found
 
 
 class Speeds:

@@ -4,8 +4,6 @@ The analysis does not know drafters, so both meet here. Nothing imports torch: w
 ``tasc analyze`` needs none.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tasc.analysis.report import Analysis
@@ -16,11 +14,9 @@ from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Search, ServedDrafts, Setting
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
+from tasc.models.cost_model import CostModel
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-
-if TYPE_CHECKING:
-    from tasc.models.cost_model import CostModel
 
 _ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they gain
 _HELD_OUT_EVERY = 10  # without another split
@@ -33,7 +29,7 @@ def simulate_drafts(
     grid: Grid,
     *,
     start: Setting | None = None,
-    cost: "CostModel | None" = None,
+    cost: CostModel | None = None,
     progress: Progress = silent,
 ) -> Search | None:
     """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
@@ -52,7 +48,7 @@ def simulations_of(
     analysis: Analysis,
     held_out: Corpus | None,
     tokenizer: LoadedTokenizer,
-    cost: "CostModel | None" = None,
+    cost: CostModel | None = None,
 ) -> Simulations | None:
     """Return the simulations of drafts on held-out outputs, for a model with T(k) = ``cost``.
 

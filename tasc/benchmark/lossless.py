@@ -144,27 +144,23 @@ def references(
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
-        found.append(_reference(cell, prompts[cell.model.label], options))
+        model, own = cell.model, prompts[cell.model.label]
+        samples = _varied(own)
+        some = [own[i] for i in samples]
+        grammar = cell.resources.grammar if cell.resources else None
+        longest = options.max_new_tokens
+        expected = [generate_reference(model, prompt, longest, grammar) for prompt in some]
+        if options.sampling is None:
+            made = [cell.runs[0][i] for i in samples]
+        else:
+            made = decode(cell, some, slice(0, len(some)), options.greedy())
+        outputs = [g.tokens for g in made]
+        result = match(model.target, some, expected, outputs, "transformers generate")
+        if first := result.first_difference:
+            first = first.model_copy(update={"sample": samples[first.sample]})
+        of = {"model": model.label, "method": cell.method.label, "samples": samples}
+        found.append(ReferenceMatch(**dict(result) | of | {"first_difference": first}))
     return tuple(found)
-
-
-def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
-    samples = _varied(prompts)
-    some = [prompts[i] for i in samples]
-    grammar = cell.resources.grammar if cell.resources else None
-    expected = [
-        generate_reference(cell.model, prompt, options.max_new_tokens, grammar) for prompt in some
-    ]
-    if options.sampling is None:
-        made = [cell.runs[0][i] for i in samples]
-    else:
-        made = decode(cell, some, slice(0, len(some)), options.greedy())
-    outputs = [g.tokens for g in made]
-    result = match(cell.model.target, some, expected, outputs, "transformers generate")
-    if first := result.first_difference:
-        first = first.model_copy(update={"sample": samples[first.sample]})
-    of = {"model": cell.model.label, "method": cell.method.label, "samples": samples}
-    return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
 class _Masked(LogitsProcessor):  # type: ignore[misc] # transformers has no types

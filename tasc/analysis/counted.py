@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -250,11 +251,7 @@ def _packed(name: str, texts: Sequence[str]) -> dict[str, UInt8 | Int64]:
 
 
 def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> list[str]:
-    letters, ends = arrays[f"{name}.letters"].tobytes(), arrays[f"{name}.ends"].tolist()
-    if (
-        sorted(ends) != ends
-        or (ends[-1] if ends else 0) != len(letters)
-        or min(ends, default=0) < 0
-    ):
+    letters, ends = arrays[f"{name}.letters"].tobytes(), [0, *arrays[f"{name}.ends"].tolist()]
+    if sorted(ends) != ends or ends[-1] != len(letters):
         raise ValueError(f"texts of {name} do not end where they should")
-    return [letters[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
+    return [letters[a:b].decode() for a, b in pairwise(ends)]

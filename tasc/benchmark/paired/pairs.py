@@ -89,7 +89,6 @@ class Speeds:
     """
 
     def __init__(self, samples: int, turn: int, resamples: int = RESAMPLES) -> None:
-        """Draw ``resamples`` of ``samples`` samples in turns of ``turn``."""
         self._turns = np.arange(0, samples, turn)
         self._bootstrap = Bootstrap(len(self._turns), resamples=resamples)
 

@@ -11,7 +11,7 @@ that the methods cannot all be wrong together, greedy outputs of a few prompts a
 those that transformers' own ``generate`` writes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -68,13 +68,10 @@ def match(
     )
 
 
-def matches(
-    cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]], options: BenchOptions
-) -> list[Lossless]:
+def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
-    The first one and methods that choose among labels are compared with themselves. ``prompts``
-    maps a model's label to its prompts, each (L_i,) int32.
+    The first one and methods that choose among labels are compared with themselves.
     """
     first, found = firsts(cells), list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell
@@ -83,7 +80,7 @@ def matches(
         against = cell if cell.method.chooses else first[label]
         result = match(
             cell.model.target,
-            prompts[label],
+            cell.prompts,
             [g.tokens for g in against.runs[0]],
             [g.tokens for g in cell.runs[0]],
             against.method.label,
@@ -91,8 +88,8 @@ def matches(
         )
         if cell is not against and is_packed(cell.model.target.model):
             if label not in digests:
-                digests[label] = logits_of(against, prompts[label], options)
-            own, plain = logits_of(cell, prompts[label], options), digests[label]
+                digests[label] = logits_of(against, options)
+            own, plain = logits_of(cell, options), digests[label]
             equal = sum(a == b for a, b in zip(own, plain, strict=False))
             of = max(len(own), len(plain))
             result = result.model_copy(update={"logits_identical": equal, "logits_of": of})
@@ -100,9 +97,9 @@ def matches(
     return found
 
 
-def logits_of(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> list[bytes]:
-    """Decode a few of ``prompts`` again; return a digest of each committed token's logits (V,)."""
-    some = [prompts[i] for i in _varied(prompts)]
+def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
+    """Decode a few prompts again; return a digest of each committed token's logits (V,)."""
+    some = [cell.prompts[i] for i in _varied(cell.prompts)]
     digests: list[list[bytes]] = [[] for _ in some]
 
     def recording(sample: int, verify: Verifier) -> Verifier:
@@ -130,23 +127,18 @@ def _varied(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
 
 
 def references(
-    cells: Sequence[Cell],
-    prompts: Mapping[str, Sequence[np.ndarray]],
-    options: BenchOptions,
-    progress: Progress = silent,
+    cells: Sequence[Cell], options: BenchOptions, progress: Progress = silent
 ) -> tuple[ReferenceMatch, ...]:
     """Compare each model's first cell, as it was run, with ``generate``: at most three outputs.
 
-    ``prompts`` maps a model's label to its prompts, each (L_i,) int32. Sampled outputs are decoded
-    again without sampling, in batches of the same size.
+    Sampled outputs are decoded again without sampling, in batches of the same size.
     """
     chosen = [cell for cell in firsts(cells).values() if not cell.method.chooses]
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
-        model, own = cell.model, prompts[cell.model.label]
-        samples = _varied(own)
-        some = [own[i] for i in samples]
+        model, samples = cell.model, _varied(cell.prompts)
+        some = [cell.prompts[i] for i in samples]
         grammar = cell.resources.grammar if cell.resources else None
         longest = options.max_new_tokens
         expected = [generate_reference(model, prompt, longest, grammar) for prompt in some]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from pydantic import TypeAdapter
 
@@ -45,14 +44,8 @@ class Bench:
         """Every cell, which has not run yet."""
         torch.set_num_threads(self.threads)
         models = load_models(self.options, self.test.end)
-        return matrix.prepare(
-            models, self.corpus, self.options, draft=load_draft_source(self.options)
-        )
-
-    @cached_property
-    def prompts(self) -> dict[str, list[np.ndarray]]:
-        models = {cell.model.label: cell.model for cell in self.cells}
-        return {label: model.encode(self.test.prompts) for label, model in models.items()}
+        draft = load_draft_source(self.options)
+        return matrix.prepare(models, self.corpus, self.test, self.options, draft=draft)
 
 
 def decode_elsewhere(
@@ -112,5 +105,5 @@ def load_draft_source(options: BenchOptions) -> DraftSource | None:
 def _decode(bench: Bench, part: tuple[int, int]) -> Files:
     """Decode a slice, as a worker does; return the generations of each cell and repeat."""
     cells = [replace(cell, runs=[]) for cell in bench.cells]
-    matrix.decode_slice(cells, bench.prompts, slice(*part), bench.options, {})
+    matrix.decode_slice(cells, slice(*part), bench.options, {})
     return {_FILE: _RUNS.dump_json([cell.runs for cell in cells])}

@@ -62,7 +62,6 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
     benches share no model and method.
     """
     old, new = (read_results(path) for path in (options.old, options.new))
-    _check_samples(old, new)
     both = _common(old, new)
     notes = tuple(differences(old, new))
     metrics = [name for name in new.settings.metrics if name in old.settings.metrics]
@@ -101,7 +100,8 @@ def read_results(path: str) -> BenchResults:
     return found
 
 
-def _check_samples(old: BenchResults, new: BenchResults) -> None:
+def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
+    """Return the cells of both benches. Raises InputError for other samples, and without any."""
     before, after = ([sample.id for sample in bench.samples] for bench in (old, new))
     if before != after:
         raise InputError(
@@ -109,11 +109,8 @@ def _check_samples(old: BenchResults, new: BenchResults) -> None:
             f"{len({*before} & {*after})} are in both: "
             "run both benches with the same --split, --limit and --seed"
         )
-
-
-def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
-    before = {cell.label: cell for cell in old.cells}
-    both = [(before[cell.label], cell) for cell in new.cells if cell.label in before]
+    cells = {cell.label: cell for cell in old.cells}
+    both = [(cells[cell.label], cell) for cell in new.cells if cell.label in cells]
     if not both:
         names = [", ".join(cell.label for cell in bench.cells) for bench in (old, new)]
         raise InputError(

@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +23,22 @@ from safetensors.numpy import save_file
 
 from tasc.analysis.entropy import WordStats, describe
 from tasc.analysis.outputs import Distinct
-from tasc.analysis.sample import RowSample, Sample, SomeRows
+from tasc.analysis.sample import RowSample, Sample
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import CountedWords, WordCounter, merge_counts
 from tasc.backend.base import Int64, UInt8
+from tasc.data.stream import Stream, refuse_empty
 from tasc.errors import IntegrityError
+from tasc.files.scratch import scratch
+from tasc.progress import Progress, silent
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 TOP = 25  # most frequent word bigrams that are reported
 _N_WORDS = 4  # longest n-grams that are described
 FILE = "counted.safetensors"
 _RUN = re.compile(r"(input|output)\.(words|tokens)-[0-9]+")  # a file of the same folder
 _WORDS = ("letters", "ends", "first", "last")
+_NUMBERS = ("total", "tokens", "text_bytes", "longest")
 _DTYPES = {"letters": np.uint8, "ends": np.int64, "first": np.int32, "last": np.int32}
 _DTYPES |= {"weights": np.int64, "hashes": np.uint64}
 
@@ -82,38 +89,42 @@ class Scan:
     # Distinct outputs and their counts, in order of first appearance: all of them, or those with
     # the smallest hashes if there are too many
     sample: Distinct
-    rows: SomeRows  # a random sample of examples with their prompts
+    rows: list[tuple[str, str]]  # prompts and outputs of a sample, in random order
 
 
-def describe_all(parts: Sequence[Counted], vocabulary: int, n_max: int, folder: Path) -> Scan:
-    """Merge the parts of a split, in order, and describe it with temporary runs in ``folder``.
+def merge(
+    parts: Sequence[Counted],
+    stream: Stream,
+    tokenizer: LoadedTokenizer | None,
+    *,
+    n_max: int = 4,
+    progress: Progress = silent,
+) -> Scan:
+    """Merge the parts of a split, in order, and describe it with n-grams of up to ``n_max``, or 4.
 
-    ``vocabulary`` is 0 without a tokenizer; n-grams end at ``n_max``, or at 4.
+    Raises InputError if the split is empty.
     """
+    samples, dropped = sum(part.samples for part in parts), sum(part.dropped for part in parts)
+    refuse_empty(stream, samples, dropped)
+    progress("merge counts", 0, 2)
     sample, some = Sample(), RowSample()
     for part in parts:
-        sample.take(part.sample, part.hashes)
+        distinct = zip(part.sample.texts, part.sample.weights.tolist(), strict=True)
+        sample.add(dict(distinct), part.hashes)
         some.take(part.rows)
-    samples = sum(part.samples for part in parts)
-    with ThreadPoolExecutor(2) as both:  # merging releases the interpreter
-        calls = [
-            (
-                both.submit(_words, sides, samples, n_max, folder / name),
-                both.submit(_tokens, sides, samples, vocabulary, n_max),
-            )
-            for name, sides in (
-                ("out", [part.output for part in parts]),
-                ("in", [part.input for part in parts]),
-            )
-        ]
-        after, before = (Side(words.result(), *tokens.result()) for words, tokens in calls)
-    dropped = sum(part.dropped for part in parts)
-    kept = sample.finish(), some.finish()
-    return Scan(samples, dropped, len(sample.distinct), before, after, *kept)
+    size = len(tokenizer.vocabulary()) if tokenizer else 0
+    sides = [part.output for part in parts], [part.input for part in parts]
+    with scratch() as folder, ThreadPoolExecutor(2) as both:  # merging releases the interpreter
+        words = both.map(partial(_words, samples, n_max), sides, (folder / "out", folder / "in"))
+        tokens = both.map(partial(_tokens, samples, n_max, size), sides)
+        after, before = (Side(own, *more) for own, more in zip(words, tokens, strict=True))
+    progress("merge counts", 2, 2)
+    rows = [(prompt, output) for _, prompt, output in some.kept]
+    return Scan(samples, dropped, len(sample.distinct), before, after, sample.finish(), rows)
 
 
 def _tokens(
-    sides: Sequence[CountedSide], samples: int, vocabulary: int, n_max: int
+    samples: int, n_max: int, vocabulary: int, sides: Sequence[CountedSide]
 ) -> tuple[TokenStats | None, Int64 | None]:
     if not vocabulary:
         return None, None
@@ -134,7 +145,7 @@ def _tokens(
     return stats, counts.dense(vocabulary)
 
 
-def _words(sides: Sequence[CountedSide], samples: int, n_max: int, prefix: Path) -> WordStats:
+def _words(samples: int, n_max: int, sides: Sequence[CountedSide], prefix: Path) -> WordStats:
     words, total = WordCounter(prefix), sum(side.total for side in sides)
     for side in sides:
         words.take(side.words)
@@ -168,16 +179,11 @@ def save_counted(counted: Counted, folder: Path) -> None:
     facts: dict[str, Any] = {"samples": counted.samples, "dropped": counted.dropped}
     for name, side in (("input", counted.input), ("output", counted.output)):
         arrays |= {f"{name}.{part}": getattr(side.words, part) for part in _WORDS}
-        facts[name] = {
-            "total": side.total,
-            "tokens": side.tokens,
-            "text_bytes": side.text_bytes,
-            "longest": side.longest,
-            "words": [run.name for run in side.words.runs],
-            "runs": [run.name for run in side.runs],
-        }
-        for run in (*side.words.runs, *side.runs):
-            shutil.move(run, folder / run.name)
+        facts[name] = {number: getattr(side, number) for number in _NUMBERS}
+        for kind, runs in (("words", side.words.runs), ("runs", side.runs)):
+            facts[name][kind] = [run.name for run in runs]
+            for run in runs:
+                shutil.move(run, folder / run.name)
     save_file(arrays, folder / FILE, metadata={"facts": json.dumps(facts)})
 
 
@@ -219,8 +225,8 @@ def _side(
 ) -> CountedSide:
     runs = {kind: [_run(folder, run) for run in facts[kind]] for kind in ("words", "runs")}
     words = CountedWords(**{part: arrays[f"{name}.{part}"] for part in _WORDS}, runs=runs["words"])
-    numbers = (_number(facts[kind]) for kind in ("tokens", "text_bytes", "longest"))
-    return CountedSide(words, _number(facts["total"]), runs["runs"], *numbers)
+    numbers = {number: _number(facts[number]) for number in _NUMBERS}
+    return CountedSide(words=words, runs=runs["runs"], **numbers)
 
 
 def _run(folder: Path, name: str) -> Path:
@@ -245,11 +251,7 @@ def _packed(name: str, texts: Sequence[str]) -> dict[str, UInt8 | Int64]:
 
 
 def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> list[str]:
-    letters, ends = arrays[f"{name}.letters"].tobytes(), arrays[f"{name}.ends"].tolist()
-    if (
-        sorted(ends) != ends
-        or (ends[-1] if ends else 0) != len(letters)
-        or min(ends, default=0) < 0
-    ):
+    letters, ends = arrays[f"{name}.letters"].tobytes(), [0, *arrays[f"{name}.ends"].tolist()]
+    if sorted(ends) != ends or ends[-1] != len(letters):
         raise ValueError(f"texts of {name} do not end where they should")
-    return [letters[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
+    return [letters[a:b].decode() for a, b in pairwise(ends)]

@@ -1,8 +1,9 @@
 """Entropy and coverage of an empirical distribution, and the statistics of n-grams.
 
-The distribution is given as counts (K,) int64 or, in compressed form, as distinct counts (M,) and
-the number of symbols with each count, ``times`` (M,) int64. Entropies are in bits. Sources: Tsur
-et al., section 3.1 (typical set, coverage), appendix D (normalised entropy), appendix E (Rényi).
+The distribution is given as counts (K,) int64 or, in compressed form, as distinct counts (M,),
+positive and descending, and the number of symbols with each count, ``times`` (M,) int64. Entropies
+are in bits. Sources: Tsur et al., section 3.1 (typical set, coverage), appendix D (normalised
+entropy), appendix E (Rényi).
 """
 
 import math
@@ -22,20 +23,20 @@ _CURVE_POINTS = 200
 
 def shannon_bits(counts: Counts, times: Counts | None = None) -> float:
     """Return -Σ p log2 p, or 0 without counts."""
-    held, times = _held(counts, times)
-    total = float(held @ times)
-    if not total:
+    counts, times = _ranked(counts, times)
+    if not len(counts):
         return 0.0
+    total = float(counts @ times)
     # log2(total) - Σ c log2 c / total: the same sum without forming p
-    return max(0.0, float(np.log2(total) - (held * np.log2(held)) @ times / total))
+    return max(0.0, float(np.log2(total) - (counts * np.log2(counts)) @ times / total))
 
 
 def renyi_bits(counts: Counts, times: Counts | None = None) -> float:
     """Return the Rényi entropy of order 2, -log2 Σ p², or 0 without counts (appendix E)."""
-    held, times = _held(counts, times)
-    if not len(held):
+    counts, times = _ranked(counts, times)
+    if not len(counts):
         return 0.0
-    return max(0.0, -float(np.log2((held / (held @ times)) ** 2 @ times)))
+    return max(0.0, -float(np.log2((counts / (counts @ times)) ** 2 @ times)))
 
 
 def normalised(entropy_bits: float, symbols: int) -> float:
@@ -73,28 +74,20 @@ def curve(counts: Counts, times: Counts | None = None) -> tuple[tuple[int, float
 
     At most 200 ranks, spaced evenly on a logarithmic scale, from 1 to the last.
     """
-    symbols = int(_held(counts, times)[1].sum())
-    if not symbols:
+    counts, times = _ranked(counts, times)
+    if not len(counts):
         return ()
-    ranks = np.unique(np.geomspace(1, symbols, num=_CURVE_POINTS).round().astype(np.int64))
+    ranks = np.unique(np.geomspace(1, times.sum(), num=_CURVE_POINTS).round().astype(np.int64))
     shares = covered(counts, ranks, times)
     return tuple(zip(ranks.tolist(), shares.tolist(), strict=True))
 
 
-def _held(counts: Counts, times: Counts | None) -> tuple[Shares, Counts]:
-    """Return the counts above 0, as floats, and the number of symbols with each."""
-    if times is None:
-        times = np.ones(len(counts), np.int64)
-    return counts[counts > 0].astype(np.float64), times[counts > 0]
-
-
 def _ranked(counts: Counts, times: Counts | None) -> tuple[Counts, Counts]:
-    """Return the distinct counts above 0, descending, and the number of symbols with each."""
+    """Return the compressed form of a distribution."""
     if times is None:
-        counts, times = np.unique(counts, return_counts=True)
-    order = np.argsort(-counts)
-    order = order[counts[order] > 0]
-    return counts[order], times[order].astype(np.int64)
+        counts, times = np.unique(counts[counts > 0], return_counts=True)
+        counts, times = counts[::-1], times[::-1]
+    return counts, times
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
         return frozenset({"token counts"} if self.tokenizer or self.model else ())
 
     @property
-    def searches(self) -> bool:
-        """Whether settings of TASC-spec are searched."""
-        return self.grid or self.model is not None
-
-    @property
     def chains(self) -> tuple[int, ...]:
         """The numbers of draft tokens to predict for."""
         return parse_numbers(self.speculative_tokens)

@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from tasc.analysis.counted import Counted
+from tasc.analysis.counted import Counted, Scan, merge
 from tasc.analysis.entropy import WordStats, curve
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
-from tasc.analysis.sample import SomeRows
-from tasc.analysis.scan import merge, scan
+from tasc.analysis.scan import scan
 from tasc.analysis.tokens import TokenStats, TopMerge, merged_counts, search, top_merges
-from tasc.backend import MergeResult
-from tasc.backend.base import Int64
 from tasc.data.stream import Stream
 from tasc.progress import Progress, silent
 from tasc.report.record import Record
@@ -55,14 +52,11 @@ class TaskReport(Record):
 
 @dataclass(frozen=True)
 class Analysis:
-    """The report, and the data for predictions; None for data that needs a tokenizer."""
+    """The report, and the data for predictions."""
 
     report: TaskReport
-    rows: SomeRows  # a sample of examples, in random order
-    input_counts: Int64 | None  # (V,) by id
-    output_counts: Int64 | None  # (V,) by id
-    searched: Outputs | None = None  # the outputs of the merge search
-    merges: MergeResult | None = None  # the result of the merge search
+    scan: Scan
+    searched: Outputs | None  # the outputs of the merge search; None without a tokenizer
 
 
 def analyze(
@@ -78,13 +72,10 @@ def analyze(
     The split may be larger than memory. Without a tokenizer, only words are analysed. ``counted``
     has the parts of the split in order, if it is already counted.
     """
-    settings: dict[str, Any] = {"n_max": options.n_max, "progress": progress}
-    if counted:
-        found = merge(counted, stream, tokenizer, **settings)
-    else:
-        found = scan(stream, tokenizer, **settings)
+    describe = partial(merge, counted) if counted else scan
+    found = describe(stream, tokenizer, n_max=options.n_max, progress=progress)
     inputs, outputs = found.input.words, found.output.words
-    tokens, once, result = None, None, None
+    tokens, once = None, None
     sides = found.input.tokens, found.output.tokens
     if tokenizer is not None and sides[0] is not None and sides[1] is not None:
         once = Outputs.encode(found.sample, tokenizer, options.export)
@@ -118,4 +109,4 @@ def analyze(
         coverage_ratio=before.n80 / max(after.n80, 1),
         tokens=tokens,
     )
-    return Analysis(report, found.rows, found.input.counts, found.output.counts, once, result)
+    return Analysis(report, found, once)

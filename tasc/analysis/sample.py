@@ -1,7 +1,6 @@
 """Samples of distinct outputs and of examples, chosen by hash, for predictions."""
 
 import hashlib
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +8,7 @@ import numpy.typing as npt
 from tasc.analysis.outputs import Distinct
 from tasc.data.corpus import Rows
 
+Hashes = npt.NDArray[np.uint64]
 SAMPLE = 24_000_000  # characters of distinct outputs in a sample
 ROWS = 400  # examples in a sample, with their prompts
 
@@ -24,28 +24,19 @@ class Sample:
         self.sampled: dict[str, tuple[int, int]] = {}  # output -> hash and count
         self.characters, self.below = 0, 1 << 64
         self.hashes = np.zeros(0, np.uint64)  # distinct and sorted
-        self.recent: list[npt.NDArray[np.uint64]] = []  # not yet merged into ``hashes``
+        self.recent: list[Hashes] = []  # not yet merged into ``hashes``
 
-    def add(self, window: dict[str, int]) -> None:
-        """Add distinct outputs with their counts."""
+    def add(self, window: dict[str, int], distinct: Hashes | None = None) -> None:
+        """Add distinct outputs with their counts.
+
+        If they are the sample of a part, ``distinct`` has the hashes (D,) of all its outputs.
+        """
         if not window:
             return
         hashes = [_hash(text) for text in window]
-        self._add_hashes(np.array(hashes, np.uint64))
-        self._add_outputs(window, hashes)
-
-    def take(self, sample: Distinct, hashes: npt.NDArray[np.uint64]) -> None:
-        """Add the next part of the split: its sample, and the hashes (D,) of all its outputs."""
-        self._add_hashes(hashes)
-        window = dict(zip(sample.texts, sample.weights.tolist(), strict=True))
-        self._add_outputs(window, [_hash(text) for text in window])
-
-    def _add_hashes(self, hashes: npt.NDArray[np.uint64]) -> None:
-        self.recent.append(hashes)
+        self.recent.append(np.array(hashes, np.uint64) if distinct is None else distinct)
         if sum(map(len, self.recent)) > len(self.hashes) // 4:  # each merge sorts all hashes
             self._merge()
-
-    def _add_outputs(self, window: dict[str, int], hashes: list[int]) -> None:
         for (text, count), number in zip(window.items(), hashes, strict=True):
             if number >= self.below:
                 continue
@@ -60,7 +51,7 @@ class Sample:
             self.sampled, self.below, self.characters = fewer, below, sum(map(len, fewer))
 
     @property
-    def distinct(self) -> npt.NDArray[np.uint64]:
+    def distinct(self) -> Hashes:
         """The hashes (D,) of all distinct outputs, ascending."""
         self._merge()
         return self.hashes
@@ -70,28 +61,21 @@ class Sample:
         self.recent = []
 
     def finish(self) -> Distinct:
-        """Return the sample."""
         weights = np.array([count for _, count in self.sampled.values()], np.int64)
         return Distinct(list(self.sampled), weights)
 
 
-@dataclass(frozen=True)
-class SomeRows:
-    """Prompts and outputs of examples in random order: any first k of them are a sample."""
-
-    prompts: list[str]
-    outputs: list[str]
-
-
 class RowSample:
-    """Samples the ROWS examples whose offsets have the smallest hashes."""
+    """Samples the ROWS examples whose offsets have the smallest hashes.
+
+    ``kept`` has their hashes, prompts and outputs in random order: any first k are a sample.
+    """
 
     def __init__(self) -> None:
         self.kept: list[tuple[int, str, str]] = []
         self.below = np.uint64(2**64 - 1)
 
     def add(self, rows: Rows) -> None:
-        """Add the next examples of the split."""
         hashes = _mix(np.array(rows.offsets, np.uint64))
         few = np.flatnonzero(hashes <= self.below).tolist()
         self.take([(int(hashes[i]), rows.prompt(i), rows.outputs[i]) for i in few])
@@ -102,12 +86,8 @@ class RowSample:
         if len(self.kept) == ROWS:
             self.below = np.uint64(self.kept[-1][0])
 
-    def finish(self) -> SomeRows:
-        """Return the sample."""
-        return SomeRows([row[1] for row in self.kept], [row[2] for row in self.kept])
 
-
-def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(numbers: Hashes) -> Hashes:
     """Return a permutation of the 64-bit numbers that looks random (SplitMix64)."""
     z = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

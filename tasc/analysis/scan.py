@@ -8,23 +8,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tasc.analysis.counted import (
-    Counted,
-    CountedSide,
-    Scan,
-    describe_all,
-    load_counted,
-    save_counted,
-)
+from tasc.analysis.counted import Counted, CountedSide, Scan, load_counted, merge, save_counted
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import RowSample, Sample
 from tasc.backend import WordCounter, write_counts
-from tasc.data.stream import Stream, pieces, refuse_empty
+from tasc.data.stream import Stream, pieces
 from tasc.execution.kept import Files, keep, read_files
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
@@ -49,24 +42,6 @@ def scan(
     with scratch() as folder:
         found = count_rows(stream, tokenizer, folder, progress)
         return merge([found], stream, tokenizer, n_max=n_max, progress=progress)
-
-
-def merge(
-    parts: Sequence[Counted],
-    stream: Stream,
-    tokenizer: LoadedTokenizer | None,
-    *,
-    n_max: int = 4,
-    progress: Progress = silent,
-) -> Scan:
-    """Describe a split by its counted parts, in order; the arguments are those of ``scan``."""
-    refuse_empty(stream, sum(p.samples for p in parts), sum(p.dropped for p in parts))
-    size = len(tokenizer.vocabulary()) if tokenizer else 0
-    progress("merge counts", 0, 2)
-    with scratch() as folder:
-        found = describe_all(parts, size, n_max, folder)
-    progress("merge counts", 2, 2)
-    return found
 
 
 def count_rows(
@@ -106,20 +81,14 @@ class Part:
 Submit = Callable[[Sequence[str], Sequence[int], Path], Future[Part]]
 
 
-@dataclass
 class _Reading:
     """The inputs or the outputs while they are read."""
 
-    prefix: Path
-    count: Submit | None
-    words: WordCounter = field(init=False)
-    total: int = 0
-    window: dict[str, int] = field(default_factory=dict)
-    characters: int = 0  # in the window
-    calls: list[Future[Part]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.words = WordCounter(self.prefix.with_suffix(".words"))
+    def __init__(self, prefix: Path, count: Submit | None) -> None:
+        self.prefix, self.count = prefix, count
+        self.words, self.total = WordCounter(prefix.with_suffix(".words")), 0
+        self.window, self.characters = dict[str, int](), 0  # texts and their characters
+        self.calls = list[Future[Part]]()
 
     def add(self, texts: Sequence[str], listed: Sequence[Sequence[str]] | None) -> dict[str, int]:
         """Add texts; return the texts and counts of the window once it is full, else nothing."""

@@ -13,12 +13,10 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 FILE = "token_counts.safetensors"
 
 
-def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs: Int64) -> Path:
+def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs: Int64) -> None:
     """Write the counts (V,) of inputs and outputs, and the identity of the tokenizer."""
-    path = folder / FILE
-    identity = tokenizer.identity.hex()
-    save_file({"input": inputs, "output": outputs}, path, metadata={"tokenizer": identity})
-    return path
+    identity = {"tokenizer": tokenizer.identity.hex()}
+    save_file({"input": inputs, "output": outputs}, folder / FILE, metadata=identity)
 
 
 def load_counts(path: Path, tokenizer: LoadedTokenizer) -> Int64:

@@ -42,8 +42,7 @@ class Address:
     def parse(cls, text: str) -> "Address":
         """Read ``URL`` or ``NAME=URL``; a URL without a path gets ``/v1``.
 
-        Raises:
-            InputError: it is not a plain URL; names, passwords and queries are not allowed.
+        Raises InputError if it is not a plain URL, without names, passwords and queries.
         """
         label, url = parse_label(text)
         match = _URL.fullmatch(url)
@@ -85,8 +84,7 @@ class Client:
     def __init__(self, address: Address, model: str, timeout: float, max_tokens: int) -> None:
         """Prepare a client; without a ``model`` it uses the first that the server lists.
 
-        Raises:
-            UnavailableError: the ``openai`` package is not installed.
+        Raises UnavailableError if the ``openai`` package is not installed.
         """
         try:
             import openai
@@ -128,8 +126,7 @@ class Client:
     async def post(self, path: str, read: Callable[[Any], T], **body: Any) -> T:  # noqa: ANN401
         """Send a request at temperature 0 and return ``read`` of its JSON.
 
-        Raises:
-            RequestError: the request failed, or ``read`` did.
+        Raises RequestError if the request or ``read`` fails.
         """
         return await self._request(
             "post", path, read, body={"model": self.model, **self._fixed, **body}

@@ -2,7 +2,7 @@
 
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -23,7 +23,6 @@ class ReportOptions(CommandOptions):
     """Options of ``tasc report``."""
 
     command = "report"
-    flags: ClassVar = ("output", "force", "json")
 
     runs: Annotated[tuple[str, ...], Shell(argument=True)] = Field(
         min_length=1,
@@ -35,8 +34,7 @@ class ReportOptions(CommandOptions):
 def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
     """Read benches and compare their models; return a single bench as it is.
 
-    Raises:
-        InputError: a file is missing or not a result of a bench, or two runs have the same name.
+    Raises InputError if a file is missing or not a result of a bench, or two runs share a name.
     """
     benches = dict[str, BenchResults]()
     for text in options.runs:

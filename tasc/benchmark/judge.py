@@ -106,10 +106,8 @@ def judge(
     """Return the cells with the judge's scores, which it gives each different output once.
 
     A sample that the judge gives no score in one cell has none in any. Scores are kept in ``work``,
-    from which the next call may ``resume``.
-
-    Raises:
-        UnavailableError: the judge does not answer, or none of its replies contains a score.
+    from which the next call may ``resume``. Raises UnavailableError if the judge does not answer,
+    or no reply contains a score.
     """
     journal = Journal(work / "judge.jsonl", _Line, resume=resume)
     questions = sorted({(i, text) for cell in cells for i, text in enumerate(cell.texts)})

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -22,6 +23,7 @@ from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import Sample, SplitTask, run_facts
 from tasc.benchmark.results.load import (
+    Answer,
     Endpoint,
     Equality,
     LoadCell,
@@ -36,61 +38,25 @@ from tasc.options.references import parse_path, results_file
 from tasc.progress import Progress, silent
 
 _SHOWN = 5  # samples that differ
-Answer = tuple[str, int, float | None, str]  # text, tokens, milliseconds, reason of a failure
 Texts = tuple[str | None, ...]  # an output per sample, None where every request failed
 Reference = tuple[str, Texts]  # its name and outputs
-
-
 _RESULTS = TypeAdapter[BenchResults | LoadResults](BenchResults | LoadResults)
 
 
+@dataclass
 class _Server:
-    """A client and the answers of its server so far."""
+    """A client, and the seconds and answers of each pass over the prompts."""
 
-    def __init__(self, client: Client, samples: int) -> None:
-        self.client, self.outputs, self.seconds = client, [Output()] * samples, list[float]()
-
-    @property
-    def endpoint(self) -> Endpoint:
-        address = self.client.address
-        return Endpoint(label=address.label, url=address.url, model=self.client.model)
-
-    async def measure(
-        self, prompts: Sequence[str], options: LoadOptions, tick: Callable[[], None]
-    ) -> None:
-        """Do one pass over all prompts; call ``tick`` after each answer."""
-        begin = time.perf_counter()
-        answers = await self.answers(prompts, options, tick)
-        self.seconds.append(time.perf_counter() - begin)
-        pairs = zip(self.outputs, answers, strict=True)
-        self.outputs = [output.add(*answer) for output, answer in pairs]
-
-    async def answers(
-        self, prompts: Sequence[str], options: LoadOptions, tick: Callable[[], None]
-    ) -> list[Answer]:
-        """Send the prompts in order, ``concurrency`` at a time."""
-        waiting, answers = iter(enumerate(prompts)), dict[int, Answer]()
-
-        async def user() -> None:
-            for i, prompt in waiting:
-                answers[i] = await _answer(self.client, prompt, options)
-                tick()
-
-        async with asyncio.TaskGroup() as users:
-            for _ in range(options.concurrency):
-                users.create_task(user())
-        return [answers[i] for i in range(len(prompts))]
+    client: Client
+    passes: list[tuple[float, list[Answer]]] = field(default_factory=list)
 
 
 def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -> LoadResults:
     """Send the prompts of ``test`` to every server and compare the answers.
 
-    Do not call it where an event loop runs, as in a coroutine.
-
-    Raises:
-        UnavailableError: a server does not answer, or the client is not installed.
-        InputError: the reference has other samples, or there are fewer samples than requests in
-            flight.
+    Do not call it where an event loop runs, as in a coroutine. Raises UnavailableError if a server
+    does not answer or the client is not installed, and InputError if the reference has other
+    samples, or there are fewer samples than requests in flight.
     """
     facts = run_facts()
     samples = tuple(map(Sample.of, test.prompts, test.outputs))
@@ -109,7 +75,10 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
     return LoadResults(
         task=SplitTask(source=test.source.path, split=test.split, samples=len(samples)),
         settings=LoadSettings(**settings),
-        endpoints=tuple(server.endpoint for server in servers),
+        endpoints=tuple(
+            Endpoint(label=c.address.label, url=c.address.url, model=c.model)
+            for c in (server.client for server in servers)
+        ),
         samples=samples,
         cells=tuple(cells),
         comparisons=tuple(_comparison(cell, cells[0], options.concurrency) for cell in cells[1:]),
@@ -125,24 +94,44 @@ async def _measure(
     models = options.models or ("",)
     models *= len(addresses) // len(models)
     done, total = count(1), options.repeats * len(addresses) * len(prompts)
+
+    def tick(server: _Server) -> None:
+        progress(f"load, {server.client.address.label}", next(done), total)
+
     async with AsyncExitStack() as stack:
         servers = list[_Server]()
         for address, model in zip(addresses, models, strict=True):
             client = Client(address, model, options.timeout, options.max_new_tokens)
-            servers.append(_Server(await stack.enter_async_context(client), len(prompts)))
+            servers.append(_Server(await stack.enter_async_context(client)))
         for server in servers:
             *_, error = await _answer(server.client, prompts[0], options)
             if error:
                 raise server.client.unavailable(error)
-            await server.answers(prompts[1 : options.warmup], options, lambda: None)
+            await _answers(server.client, prompts[1 : options.warmup], options, lambda: None)
         order = np.random.default_rng(options.seed)
         for _ in range(options.repeats):
             for server in order.permutation(np.array(servers, object)):
-                label = f"load, {server.client.address.label}"
-                await server.measure(
-                    prompts, options, lambda label=label: progress(label, next(done), total)
-                )
+                begin = time.perf_counter()
+                answers = await _answers(server.client, prompts, options, partial(tick, server))
+                server.passes.append((time.perf_counter() - begin, answers))
     return servers
+
+
+async def _answers(
+    client: Client, prompts: Sequence[str], options: LoadOptions, tick: Callable[[], None]
+) -> list[Answer]:
+    """Send the prompts in order, ``concurrency`` at a time; call ``tick`` after each answer."""
+    waiting, answers = iter(enumerate(prompts)), dict[int, Answer]()
+
+    async def user() -> None:
+        for i, prompt in waiting:
+            answers[i] = await _answer(client, prompt, options)
+            tick()
+
+    async with asyncio.TaskGroup() as users:
+        for _ in range(options.concurrency):
+            users.create_task(user())
+    return [answers[i] for i in range(len(prompts))]
 
 
 async def _answer(client: Client, prompt: str, options: LoadOptions) -> Answer:
@@ -165,19 +154,20 @@ def _read(found: Any, most: int) -> tuple[str, int]:  # noqa: ANN401
 
 
 def _cell(server: _Server, reference: Reference | None) -> LoadCell:
-    outputs, label = server.outputs, server.client.address.label
+    seconds, passes = zip(*server.passes, strict=True)
+    outputs, label = tuple(map(Output.of, zip(*passes, strict=True))), server.client.address.label
     failed = sum(bool(error) for output in outputs for error in output.errors)
-    requests = len(server.seconds) * len(outputs)
+    requests = len(seconds) * len(outputs)
     latencies = [output.median_ms for output in outputs if output.median_ms is not None]
     return LoadCell(
         endpoint=label,
         requests=requests,
         failed=failed,
-        seconds=tuple(server.seconds),
-        requests_per_second=(requests - failed) / sum(server.seconds),
+        seconds=seconds,
+        requests_per_second=(requests - failed) / sum(seconds),
         ms_per_sample=float(np.mean(latencies)) if latencies else None,
         equal=_equality(reference or (label, _texts(outputs)), _texts(outputs)),
-        outputs=tuple(outputs),
+        outputs=outputs,
     )
 
 
@@ -187,8 +177,8 @@ def _texts(outputs: Sequence[Output]) -> Texts:
 
 def _equality(reference: Reference, texts: Texts) -> Equality:
     against, expected = reference
-    pairs = [(i, a, b) for i, (a, b) in enumerate(zip(expected, texts, strict=True))]
-    both = [(i, a == b) for i, a, b in pairs if a is not None and b is not None]
+    pairs = enumerate(zip(expected, texts, strict=True))
+    both = [(i, a == b) for i, (a, b) in pairs if a is not None and b is not None]
     different = [i for i, same in both if not same]
     return Equality(
         against=against,
@@ -212,8 +202,7 @@ def _comparison(cell: LoadCell, base: LoadCell, concurrency: int) -> LoadCompari
 def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     """Read the first cell of a folder of ``tasc bench`` or ``tasc load``.
 
-    Raises:
-        InputError: there are no results, or they have other samples.
+    Raises InputError if there are no results, or they have other samples.
     """
     file = results_file(parse_path(text)[1])
     try:

@@ -57,7 +57,6 @@ class LoadOptions(StepOptions):
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """The addresses of the servers."""
         return tuple(map(Address.parse, self.endpoints))
 
     @model_validator(mode="after")

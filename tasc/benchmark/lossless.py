@@ -2,16 +2,16 @@
 
 In float32, a method's greedy output equals the model's own output, token for token. So does a
 sampled output with the same random numbers. In bfloat16 without packed layers, a tree forward
-rounds differently from a one-token forward, which can reverse a near tie. The margin is the gap
-between the two likeliest tokens at the first difference: a small margin indicates a near tie.
+rounds differently from a one-token forward, which can reverse a near tie. The margin, the gap
+between the two likeliest tokens at the first difference, is small at a near tie.
 
-Methods are compared with their model's first method, which runs on the same loop and the same
-attention as all others. With packed layers, a few samples are decoded again after the measurement,
-to compare the logits of each committed token bit by bit. So that the methods cannot all be wrong
-together, greedy outputs of a few prompts are compared with those of transformers' own ``generate``.
+Methods are compared with their model's first method, on the same loop and attention. With packed
+layers, a few samples are decoded again to compare the logits of each committed token bit by bit. So
+that the methods cannot all be wrong together, greedy outputs of a few prompts are compared with
+those that transformers' own ``generate`` writes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -53,7 +53,10 @@ def match(
         shared = min(len(a), len(b))
         unequal = np.flatnonzero(a[:shared] != b[:shared])
         at = int(unequal[0]) if len(unequal) else shared
-        margin = None if sampled else _margin(target, np.concatenate([prompt, a[:at]]))
+        margin = None
+        if not sampled:
+            logits = target.prefill(np.concatenate([prompt, a[:at]]), 1)[0]
+            margin = -float(logits.float().topk(2).values.diff())
         differences.append(Difference(sample=i, token=at, margin=margin))
     return Lossless(
         against=against,
@@ -65,14 +68,10 @@ def match(
     )
 
 
-def matches(
-    cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]], options: BenchOptions
-) -> list[Lossless]:
+def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
-    A method that chooses among labels has its own outputs and is compared with itself, as the first
-    one is.
-    ``prompts`` maps a model's label to its prompts, each (L_i,) int32.
+    The first one and methods that choose among labels are compared with themselves.
     """
     first, found = firsts(cells), list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell
@@ -81,7 +80,7 @@ def matches(
         against = cell if cell.method.chooses else first[label]
         result = match(
             cell.model.target,
-            prompts[label],
+            cell.prompts,
             [g.tokens for g in against.runs[0]],
             [g.tokens for g in cell.runs[0]],
             against.method.label,
@@ -89,8 +88,8 @@ def matches(
         )
         if cell is not against and is_packed(cell.model.target.model):
             if label not in digests:
-                digests[label] = logits_of(against, prompts[label], options)
-            own, plain = logits_of(cell, prompts[label], options), digests[label]
+                digests[label] = logits_of(against, options)
+            own, plain = logits_of(cell, options), digests[label]
             equal = sum(a == b for a, b in zip(own, plain, strict=False))
             of = max(len(own), len(plain))
             result = result.model_copy(update={"logits_identical": equal, "logits_of": of})
@@ -98,9 +97,9 @@ def matches(
     return found
 
 
-def logits_of(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> list[bytes]:
-    """Decode a few of ``prompts`` again; return a digest of each committed token's logits (V,)."""
-    some = [prompts[i] for i in _varied(prompts)]
+def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
+    """Decode a few prompts again; return a digest of each committed token's logits (V,)."""
+    some = [cell.prompts[i] for i in _varied(cell.prompts)]
     digests: list[list[bytes]] = [[] for _ in some]
 
     def recording(sample: int, verify: Verifier) -> Verifier:
@@ -127,47 +126,33 @@ def _varied(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
     return tuple(sorted({0, int(np.argmin(lengths)), int(np.argmax(lengths))}))
 
 
-def _margin(target: Target, tokens: np.ndarray) -> float:
-    largest = target.prefill(tokens, 1)[0].float().topk(2).values
-    return float(largest[0] - largest[1])
-
-
 def references(
-    cells: Sequence[Cell],
-    prompts: Mapping[str, Sequence[np.ndarray]],
-    options: BenchOptions,
-    progress: Progress = silent,
+    cells: Sequence[Cell], options: BenchOptions, progress: Progress = silent
 ) -> tuple[ReferenceMatch, ...]:
     """Compare each model's first cell, as it was run, with ``generate``: at most three outputs.
 
-    ``prompts`` maps a model's label to its prompts, each (L_i,) int32. Sampled outputs are decoded
-    again without sampling, in batches of the same size.
+    Sampled outputs are decoded again without sampling, in batches of the same size.
     """
     chosen = [cell for cell in firsts(cells).values() if not cell.method.chooses]
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
-        found.append(_reference(cell, prompts[cell.model.label], options))
+        model, samples = cell.model, _varied(cell.prompts)
+        some = [cell.prompts[i] for i in samples]
+        grammar = cell.resources.grammar if cell.resources else None
+        longest = options.max_new_tokens
+        expected = [generate_reference(model, prompt, longest, grammar) for prompt in some]
+        if options.sampling is None:
+            made = [cell.runs[0][i] for i in samples]
+        else:
+            made = decode(cell, some, slice(0, len(some)), options.greedy())
+        outputs = [g.tokens for g in made]
+        result = match(model.target, some, expected, outputs, "transformers generate")
+        if first := result.first_difference:
+            first = first.model_copy(update={"sample": samples[first.sample]})
+        of = {"model": model.label, "method": cell.method.label, "samples": samples}
+        found.append(ReferenceMatch(**dict(result) | of | {"first_difference": first}))
     return tuple(found)
-
-
-def _reference(cell: Cell, prompts: Sequence[np.ndarray], options: BenchOptions) -> ReferenceMatch:
-    samples = _varied(prompts)
-    some = [prompts[i] for i in samples]
-    grammar = cell.resources.grammar if cell.resources else None
-    expected = [
-        generate_reference(cell.model, prompt, options.max_new_tokens, grammar) for prompt in some
-    ]
-    if options.sampling is None:
-        made = [cell.runs[0][i] for i in samples]
-    else:
-        made = decode(cell, some, slice(0, len(some)), options.greedy())
-    outputs = [g.tokens for g in made]
-    result = match(cell.model.target, some, expected, outputs, "transformers generate")
-    if first := result.first_difference:
-        first = first.model_copy(update={"sample": samples[first.sample]})
-    of = {"model": cell.model.label, "method": cell.method.label, "samples": samples}
-    return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
 class _Masked(LogitsProcessor):  # type: ignore[misc] # transformers has no types

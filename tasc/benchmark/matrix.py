@@ -1,11 +1,9 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
 import itertools
-from collections import UserDict
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -61,6 +59,7 @@ class Cell:
     runs: list[list[Generation]] = field(default_factory=list)
     resources: Resources | None = None
     labels: Labels | None = None  # of a method that chooses among them
+    prompts: Sequence[np.ndarray] = ()  # of all samples in the model's tokens, (L_i,) int32 each
 
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
@@ -85,18 +84,16 @@ class _Line(BaseModel):
     generations: list[Generation]
 
 
-class Measured(UserDict[Turn, list[Generation]]):
+class Measured(dict[Turn, list[Generation]]):
     """The generations of each turn; a new turn is appended to the checkpoint file."""
 
     def __init__(self, work: Path, *, resume: bool) -> None:
         """Start an empty file, or read the existing one. Raises InputError if it is damaged."""
-        super().__init__()
         self._journal = Journal(work / "generations.jsonl", _Line, resume=resume)
-        self.data |= {line.turn: line.generations for line in self._journal.lines}
-        self.resumed = len(self.data)
+        super().__init__((line.turn, line.generations) for line in self._journal.lines)
+        self.resumed = len(self)
 
-    def __setitem__(self, turn: Turn, generations: Any) -> None:  # noqa: ANN401
-        """Append a turn."""
+    def __setitem__(self, turn: Turn, generations: list[Generation]) -> None:
         self._journal.add(_Line(turn=turn, generations=generations))
         super().__setitem__(turn, generations)
 
@@ -115,16 +112,16 @@ def run(
     Turns that ``measured`` holds are not run again; others are added to it.
     """
     known = {} if measured is None else measured
-    cells = prepare(models, corpus, options, progress, draft)
-    prompts = {model.label: model.encode(test.prompts) for model in models}
-    for part in slices(len(test.examples), options.slice):
-        decode_slice(cells, prompts, part, options, known, progress)
+    cells = prepare(models, corpus, test, options, progress, draft)
+    for part in cut(slice(0, len(test.examples)), options.slice):
+        decode_slice(cells, part, options, known, progress)
     return cells
 
 
 def prepare(
     models: Sequence[Loaded],
     corpus: Corpus,
+    test: Corpus,
     options: BenchOptions,
     progress: Progress = silent,
     draft: DraftSource | None = None,
@@ -158,28 +155,23 @@ def prepare(
         if any(method.adaptive for method in methods):
             progress(f"measuring T(k) of {model.label}", 0, 0)
         policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
-        cells += [
-            Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
-            for m in methods
-        ]
-        for cell in cells[-len(methods) :] if texts else ():
-            if cell.method.chooses:
-                cell.labels = Labels(model.encode(texts), model.end_ids[0])
+        labels = Labels(model.encode(texts), model.end_ids[0]) if texts else None
+        prompts = model.encode(test.prompts)
+        for m in methods:
+            cell = Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
+            cell.labels, cell.prompts = labels if m.chooses else None, prompts
+            cells.append(cell)
     return cells
 
 
-def slices(samples: int, length: int | None) -> list[slice]:
-    """Cut the samples into slices of ``length``; None is one slice of all samples.
-
-    One machine decodes a slice. Drafters that learn from outputs start again in each slice.
-    """
-    step = length or max(samples, 1)
-    return [slice(i, min(i + step, samples)) for i in range(0, samples, step)]
+def cut(part: slice, length: int | None) -> list[slice]:
+    """Cut a range of samples into ranges of ``length``; None does not cut it."""
+    step = length or max(part.stop - part.start, 1)
+    return [slice(i, min(i + step, part.stop)) for i in range(part.start, part.stop, step)]
 
 
 def decode_slice(
     cells: Sequence[Cell],
-    prompts: Mapping[str, Sequence[np.ndarray]],
     part: slice,
     options: BenchOptions,
     measured: MutableMapping[Turn, list[Generation]],
@@ -187,21 +179,21 @@ def decode_slice(
 ) -> None:
     """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
-    ``prompts`` maps a model's label to the prompts of all samples, each (L_i,) int32. Tokens with
-    which all of them begin are read once per model, before anything is measured.
+    One machine decodes a slice, and drafters that learn from outputs start again in each. Tokens
+    with which all prompts begin are read once per model, before anything is measured.
     """
-    turns = _turns(part, options.batch_size)
+    samples, length = part.stop - part.start, turn_length(options.batch_size)
+    turns = cut(part, length)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
-    share(cells, prompts)
+    share(cells)
     warmup = options.warmup if unfinished else 0
     warm = slice(part.start, min(part.start + warmup, part.stop))
-    for turn, cell in itertools.product(_turns(warm, options.batch_size), cells):
+    for turn, cell in itertools.product(cut(warm, length), cells):
         progress(f"warm-up, {cell.model.label} with {cell.method.label}", 0, 0)
-        decode(cell, prompts[cell.model.label], turn, options)
-    progress("decode", 0, options.repeats * (part.stop - part.start))
+        decode(cell, cell.prompts, turn, options)
+    progress("decode", 0, options.repeats * samples)
     order = np.random.default_rng(options.seed)
-    samples = part.stop - part.start
     for repeat in range(options.repeats):
         for cell in cells:
             cell.forget()
@@ -212,26 +204,19 @@ def decode_slice(
             # stay in order, because drafters that learn from outputs depend on it.
             for i in order.permutation(len(cells)).tolist():
                 cell, key = cells[i], (repeat, turn.start, i)
-                mine = prompts[cell.model.label]
                 if key not in measured:
-                    measured[key] = decode(cell, mine, turn, options)
+                    measured[key] = decode(cell, cell.prompts, turn, options)
                 elif cell.learns and (repeat, i) in unfinished:
-                    decode(cell, mine, turn, options)  # what it learnt, it learns again
+                    decode(cell, cell.prompts, turn, options)  # what it learnt, it learns again
                 cell.runs[repeat] += measured[key]
             done = repeat * samples + turn.stop - part.start
             progress("decode", done, options.repeats * samples)
 
 
-def share(cells: Sequence[Cell], prompts: Mapping[str, Sequence[np.ndarray]]) -> None:
+def share(cells: Sequence[Cell]) -> None:
     """Read the tokens with which all prompts of a model begin, for all of its methods alike."""
     for cell in firsts(cells).values():
-        cell.model.target.share(common_prefix(prompts[cell.model.label]))
-
-
-def _turns(part: slice, batch_size: int) -> list[slice]:
-    """Cut samples into what a cell decodes before it is the next one's turn."""
-    length = turn_length(batch_size)
-    return [slice(i, min(i + length, part.stop)) for i in range(part.start, part.stop, length)]
+        cell.model.target.share(common_prefix(cell.prompts))
 
 
 def firsts(cells: Sequence[Cell]) -> dict[str, Cell]:

@@ -55,7 +55,7 @@ def predict(
     Speed-ups are over the first of ``cells``. Batches are not predicted: T(k) is for one sequence.
     """
     predicted = dict[tuple[str, str], Simulated]()
-    if options.batch_size == 1 and _simulates(cells[0]):
+    if options.batch_size == 1 and cells[0].method.entry.simulates:
         for label in dict.fromkeys(cell.model.label for cell in cells):
             own = [cell for cell in cells if cell.model.label == label]
             for one in _predict_model(own, test, options.max_new_tokens):
@@ -78,10 +78,6 @@ def cost_of(
     return replace(measured_cost(target, fresh=True), chains_only=target.chains_only)
 
 
-def _simulates(cell: Cell) -> bool:
-    return cell.method.entry.simulates
-
-
 def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:
     """Predict the methods of one model."""
     model = cells[0].model
@@ -90,7 +86,9 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
     texts = test.prompts, test.outputs
     references = References.of(model.tokenizer, *texts, max_new_tokens, chains_only=chains_only)
     read = [prompt[model.target.shared :] for prompt in references.prompts]
-    for cell in filter(_simulates, cells):
+    for cell in cells:
+        if not cell.method.entry.simulates:
+            continue
         # A new policy and new drafters, which have not seen these outputs
         fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
         fresh.forget()

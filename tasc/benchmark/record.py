@@ -35,8 +35,7 @@ def records(
         lossless = None if matches is None else matches[i]
         quality = score(metrics, [output.text for output in outputs], references, delimiter)
         error = calibration_error(outputs, references)
-        row = _record(cell, outputs, quality, lossless)
-        rows.append(row.model_copy(update={"calibration_error": error}))
+        rows.append(_record(cell, outputs, quality, lossless, error))
     return tuple(rows)
 
 
@@ -45,6 +44,7 @@ def _record(
     outputs: tuple[results.Output, ...],
     quality: dict[str, float],
     lossless: results.Lossless | None,
+    error: float | None,
 ) -> results.Cell:
     first, steps = cell.runs[0], StepStats.of(cell.runs[0])
     ms = [1000 * median(g.timeline.total for g in runs) for runs in zip(*cell.runs, strict=True)]
@@ -79,6 +79,7 @@ def _record(
         lossless=lossless,
         outputs=outputs,
         sizing=None if cell.policy is None else _sizing(cell.policy),
+        calibration_error=error,
     )
 
 

@@ -46,18 +46,17 @@ def bench(
     draft = load_draft_source(options)
     progress("loading the models", 0, 0)
     models = load_models(options, test.end)
-    prompts = {m.label: m.encode(test.prompts) for m in models}
     measured = matrix.Measured(work, resume=resume)
     if options.executor == "local":
         cells = matrix.run(models, corpus, test, options, progress, draft, measured)
     else:
-        cells = matrix.prepare(models, corpus, options, progress, draft)
+        cells = matrix.prepare(models, corpus, test, options, progress, draft)
         decode_elsewhere(cells, corpus, test, options, (work, resume), progress)
-        matrix.share(cells, prompts)
+        matrix.share(cells)
     matches = None
     if options.sampling is None or options.verify == "sampled":
         progress("checking that outputs are equal", 0, 0)
-        matches = lossless.matches(cells, prompts, options)
+        matches = lossless.matches(cells, options)
     rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
     if judging:
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
@@ -71,7 +70,7 @@ def bench(
             for i, (prompt, output) in enumerate(zip(test.prompts, test.outputs, strict=True))
         ),
         cells=rows,
-        reference=lossless.references(cells, prompts, options, progress),
+        reference=lossless.references(cells, options, progress),
         comparisons=comparisons(rows, settings),
         pairs=pairs(rows, test.outputs, settings),
         seeds=summaries,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from pydantic import TypeAdapter
 
@@ -45,15 +44,8 @@ class Bench:
         """Every cell, which has not run yet."""
         torch.set_num_threads(self.threads)
         models = load_models(self.options, self.test.end)
-        return matrix.prepare(
-            models, self.corpus, self.options, draft=load_draft_source(self.options)
-        )
-
-    @cached_property
-    def prompts(self) -> dict[str, list[np.ndarray]]:
-        """The prompts of each model by its label."""
-        models = {cell.model.label: cell.model for cell in self.cells}
-        return {label: model.encode(self.test.prompts) for label, model in models.items()}
+        draft = load_draft_source(self.options)
+        return matrix.prepare(models, self.corpus, self.test, self.options, draft=draft)
 
 
 def decode_elsewhere(
@@ -69,7 +61,7 @@ def decode_elsewhere(
     ``kept`` is the folder that keeps slices until all are done, and whether those there count.
     """
     work, resume = kept
-    parts = matrix.slices(len(test.examples), options.slice)
+    parts = matrix.cut(slice(0, len(test.examples)), options.slice)
     bench = Bench(corpus, test, options, torch.get_num_threads())
     done: dict[int, Path] = {}
     with options.start(bench, devices=options.device != "cpu") as executor:
@@ -88,7 +80,15 @@ def decode_elsewhere(
 
 def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
     """Load every model; ``end`` is the token that ends the outputs of a chat."""
-    models = [_load(text, options, end) for text in options.models]
+    models = []
+    for text in options.models:
+        label, path = resolve_model(text)
+        tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
+        packed = options.kernels == "auto" and not options.compile
+        model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
+        target = target_for(model, graphs=options.graphs, compiled=options.compile)
+        ends = end_ids(model, tokenizer.eos_id)
+        models.append(matrix.Loaded(label, target, tokenizer, ends))
     if len({model.label for model in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     return models
@@ -102,17 +102,8 @@ def load_draft_source(options: BenchOptions) -> DraftSource | None:
     return load_draft(path, decoding_dtype(options.dtype, options.device), options.device)
 
 
-def _load(text: str, options: BenchOptions, end: str | None) -> matrix.Loaded:
-    label, path = resolve_model(text)
-    tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-    packed = options.kernels == "auto" and not options.compile
-    model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
-    target = target_for(model, graphs=options.graphs, compiled=options.compile)
-    return matrix.Loaded(label, target, tokenizer, end_ids(model, tokenizer.eos_id))
-
-
 def _decode(bench: Bench, part: tuple[int, int]) -> Files:
     """Decode a slice, as a worker does; return the generations of each cell and repeat."""
     cells = [replace(cell, runs=[]) for cell in bench.cells]
-    matrix.decode_slice(cells, bench.prompts, slice(*part), bench.options, {})
+    matrix.decode_slice(cells, slice(*part), bench.options, {})
     return {_FILE: _RUNS.dump_json([cell.runs for cell in cells])}

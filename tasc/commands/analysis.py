@@ -14,9 +14,10 @@ from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.scan import count_pieces
 from tasc.analysis.token_counts import save_counts
-from tasc.benchmark.forecast.advise import advise, served_drafts, simulate_drafts, simulations_of
+from tasc.benchmark.forecast.advise import served_drafts, simulate_drafts, simulations_of
 from tasc.benchmark.forecast.structured import predict_structured
 from tasc.benchmark.forecast.tune import GRID, Simulations
+from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
 from tasc.commands.context import StepContext
@@ -45,7 +46,7 @@ class TaskAnalysis(Reported):
 
     def save(self, folder: Path) -> None:
         """Write the token counts, if there is a tokenizer."""
-        counts = self.analysis.input_counts, self.analysis.output_counts
+        counts = self.analysis.scan.input.counts, self.analysis.scan.output.counts
         folder.mkdir(parents=True, exist_ok=True)
         if self.tokenizer and counts[0] is not None and counts[1] is not None:
             save_counts(folder, self.tokenizer, counts[0], counts[1])
@@ -66,8 +67,7 @@ def _structured(
     context.progress("simulate drafts under the constraint", 0, 0)
 
     def runs(analysis: Analysis, own: LoadedTokenizer) -> tuple[Simulations, Grammar] | None:
-        only = bool(cost and cost.chains_only)
-        simulations = simulations_of(analysis, held_out, own, chains_only=only)
+        simulations = simulations_of(analysis, held_out, own, cost)
         if simulations is None:
             return None
         return simulations, Grammar(constraint, own, (own.eos_id,))
@@ -78,7 +78,7 @@ def _structured(
             own = augmented_with(size.budget, found.searched, tokenizer, options, context.progress)
             once = replace(found.searched, encoded=own.encode(found.searched.texts))
             augmented = runs(replace(found, searched=once), own)
-    return plain and predict_structured(*plain, cost, augmented)
+    return plain and predict_structured(*plain, augmented)
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
@@ -105,11 +105,11 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     trimmed: tuple[TrimPoint, ...] = ()
     served: ServedDrafts | None = None
     if tokenizer:
-        counts = found.input_counts, found.output_counts
+        counts = found.scan.input.counts, found.scan.output.counts
         used = np.flatnonzero(sum(count for count in counts if count is not None))
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
         trimmed = predict_trim(rows, tokenizer, used.tolist()) if rows else ()
-        others, grid = context.texts.corpora.get("held_out"), GRID if options.searches else {}
+        others, grid = context.texts.corpora.get("held_out"), GRID if options.grid or model else {}
         if found.searched:
             texts = others.outputs if others else ()
             new_tokens = predict_budgets(
@@ -133,6 +133,6 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
         drafting=drafting,
         structured=structured,
         serving=served,
-        verdict=advise(found.report, drafts, new_tokens),
+        verdict=decide(found.report, drafts.best if drafts else None, new_tokens),
     )
     return TaskAnalysis(results, found, tokenizer)

@@ -13,13 +13,16 @@ from tasc.options.command import ModelOptions, StepOptions
 from tasc.options.references import parse_label
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
-from tasc.report.record import HasReport, Report
+from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 
 
-class Artefact(HasReport, Protocol):
+class Artefact(Protocol):
     """The result of a command that leaves more files than its report and pages."""
+
+    @property
+    def report(self) -> Any: ...  # noqa: ANN401 - a class of ``tasc.commands.registry``
 
     def save(self, folder: Path) -> None:
         """Write those files into a folder, which need not exist."""

@@ -34,12 +34,8 @@ def as_value_error() -> Iterator[None]:
         raise ValueError(str(error)) from None
 
 
-def _expand_user(text: str) -> str:
-    with as_value_error():
-        return expand_user(text)
-
-
-UserPath = Annotated[str, AfterValidator(_expand_user)]  # a path with a leading ~ expanded
+# A path with a leading ~ expanded
+UserPath = Annotated[str, AfterValidator(as_value_error()(expand_user))]
 
 
 def _unescaped(text: str) -> str:
@@ -52,10 +48,10 @@ Unescaped = Annotated[str, AfterValidator(_unescaped)]
 Text = Annotated[str, Field(min_length=1), AfterValidator(_unescaped)]  # the same, not empty
 
 
+@as_value_error()
 def _warm(temperature: float | None) -> float | None:
     if temperature is not None:
-        with as_value_error():
-            check_temperature(temperature)
+        check_temperature(temperature)
     return temperature
 
 

@@ -132,7 +132,6 @@ class Task(Data):
     )
 
     def data(self) -> Data:
-        """Return the data alone."""
         named = self.model_dump(include=self.model_fields_set & Data.model_fields.keys())
         data = Data(**named)
         data._written, data._beside = self._written or named, self._beside
@@ -174,8 +173,7 @@ def as_task(source: object, folder: Path | None = None) -> Task | None:
 def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
     """Read a task file; the values in ``typed`` replace its own.
 
-    Raises:
-        InputError: the file cannot be read, has unknown keys, or a value is wrong.
+    Raises InputError if the file cannot be read, has unknown keys, or a value is wrong.
     """
     if not path.is_file():
         raise InputError(f"{path}: no such task file: check the path")

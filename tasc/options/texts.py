@@ -21,7 +21,6 @@ class Texts:
 
     @property
     def corpus(self) -> Corpus:
-        """The main split."""
         return self.corpora[MAIN]
 
     @property

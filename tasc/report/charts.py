@@ -6,8 +6,9 @@ What others named is in the legend, which ``templates/chart.html`` writes and es
 import io
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -46,10 +47,8 @@ class Chart:
     @property
     def key(self) -> list[tuple[str, str, str]]:
         """Name, colour and stroke of each line: no two are drawn alike up to eighteen."""
-        return [
-            (name, _cycled(COLOURS, i), _cycled(STROKES, i // len(COLOURS)))
-            for i, name in enumerate(self.names)
-        ]
+        drawn = zip(self.names, cycle(product(STROKES, COLOURS)), strict=False)
+        return [(name, colour, stroke) for name, (stroke, colour) in drawn]
 
 
 def chart(
@@ -70,13 +69,17 @@ def chart(
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.rcsetup import cycler
     from matplotlib.ticker import MaxNLocator
 
+    styles = cycler(linestyle=STROKES) * cycler(color=_DRAWN)
     drawn = {name: points for name, points in lines.items() if len(points)}
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_STYLE | {"axes.prop_cycle": styles}):
         figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained", facecolor="none")
         axes = figure.subplots()
-        _plot(axes, drawn.values())
+        for points in drawn.values():
+            marker = "o" if len(points) == 1 else ""  # a line of one point is nothing to see
+            axes.plot(*zip(*points, strict=True), marker=marker, clip_on=not marker)
         for at in marks or {}:
             axes.axvline(at, color=_SOFT, linewidth=1, linestyle=":")
         _lay_out(axes, log, highest)
@@ -85,21 +88,6 @@ def chart(
         _name_marks(axes, marks or {})
         axes.set_xlabel(x_label)
         return Chart(title, y_label, tuple(drawn), _svg(figure))
-
-
-def _cycled(values: Sequence[str], i: int) -> str:
-    return values[i % len(values)]
-
-
-def _plot(axes: "Axes", lines: Iterable[Points]) -> None:
-    for i, points in enumerate(lines):
-        axes.plot(
-            *zip(*points, strict=True),
-            color=_cycled(_DRAWN, i),
-            linestyle=_cycled(STROKES, i // len(_DRAWN)),
-            marker="o" if len(points) == 1 else "",  # a line of one point is nothing to see
-            clip_on=len(points) > 1,
-        )
 
 
 def _name_marks(axes: "Axes", marks: Mapping[float, str]) -> None:

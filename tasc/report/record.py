@@ -1,6 +1,6 @@
 """Reports: frozen records, typed from the work that makes them to JSON, page and terminal."""
 
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,18 +21,12 @@ class Report(Record):
         return self.model_dump(mode="json")
 
 
-class HasReport(Protocol):
-    """A result in memory, with a typed report."""
-
-    @property
-    def report(self) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.registry``
-        """The report."""
-
-
 class Reported:
-    """Gives a result ``to_dict``, like a report."""
+    """A result in memory with a typed report."""
 
-    def to_dict(self: HasReport) -> dict[str, Any]:
+    report: Any
+
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         values: dict[str, Any] = self.report.to_dict()
         return values

@@ -85,14 +85,13 @@ def test_a_sample_keeps_the_multiplicity_of_what_it_keeps(task, tokenizer, monke
 
 def test_some_rows_are_kept_with_their_prompts_each_as_likely_as_any_other(task, monkeypatch):
     every = scan(open_stream(Source(str(task), template="<{input}>"), "train")).rows
-    assert len(every.prompts) == len(every.outputs) == tasc.analysis.sample.ROWS
-    assert set(every.prompts) == {f"<{text}>" for text, _ in ROWS}
+    assert len(every) == tasc.analysis.sample.ROWS
+    assert {prompt for prompt, _ in every} == {f"<{text}>" for text, _ in ROWS}
     monkeypatch.setattr(tasc.analysis.sample, "ROWS", 3000)
     rows = scan(open_stream(Source(str(task), template="<{input}>"), "train")).rows
-    pairs = list(zip(rows.prompts, rows.outputs, strict=True))
-    assert Counter(pairs) == Counter((f"<{text}>", output) for text, output in ROWS)
-    assert pairs[:400] == list(zip(every.prompts, every.outputs, strict=True))
-    numbers = [ROWS.index((prompt[1:-1], output)) for prompt, output in pairs]
+    assert Counter(rows) == Counter((f"<{text}>", output) for text, output in ROWS)
+    assert rows[:400] == every
+    numbers = [ROWS.index((prompt[1:-1], output)) for prompt, output in rows]
     assert numbers != sorted(numbers)
 
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tasc.analysis.sample
-from tasc.analysis.counted import FILE, load_counted, save_counted
-from tasc.analysis.scan import count_rows, merge, scan
+from tasc.analysis.counted import FILE, load_counted, merge, save_counted
+from tasc.analysis.scan import count_rows, scan
 from tasc.data.source import Source
 from tasc.data.stream import open_stream, pieces, shard
 from tasc.errors import IntegrityError
@@ -75,7 +75,7 @@ def test_merged_shards_are_the_whole(tmp_path, tokenizer, monkeypatch, kind, of)
     source = write(tmp_path / "data", kind)
     stream = open_stream(source, "train", limit=90 if kind == "limit" else None)
     whole = scan(stream, tokenizer)
-    assert (len(whole.rows.prompts) == 20) == (kind != "few")
+    assert (len(whole.rows) == 20) == (kind != "few")
     parts = [
         through_files(shard(stream, i + 1, of), tokenizer, tmp_path / str(i)) for i in range(of)
     ]

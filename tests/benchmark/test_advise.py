@@ -9,7 +9,8 @@ import pytest
 
 from tasc.analysis.report import analyze
 from tasc.analysis.sample import ROWS
-from tasc.benchmark.forecast.advise import advise, simulate_drafts
+from tasc.benchmark.forecast.advise import simulate_drafts
+from tasc.benchmark.forecast.verdict import decide
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
@@ -124,7 +125,7 @@ def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
     assert (found.best.samples, found.corpus_outputs) == (10, 10)
-    assert advise(analysis.report, found).choice == "TASC-spec"
+    assert decide(analysis.report, found.best).choice == "TASC-spec"
 
 
 def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
@@ -135,7 +136,7 @@ def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
     found = simulate_drafts(analysis, None, tokenizer, {})
     assert found
     assert found.best.tokens_per_step < 1.5
-    assert advise(analysis.report, found).choice == "neither"
+    assert decide(analysis.report, found.best).choice == "neither"
 
 
 def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
@@ -146,11 +147,11 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
         analysis = analyze(data, tokenizer, AnalyzeOptions(new_tokens=(0, 20)))
         drafts = simulate_drafts(analysis, None, tokenizer, {})
         assert drafts
-        rows = analysis.rows
-        assert len(rows.outputs) == ROWS
-        assert all(prompt.endswith(" =\n") for prompt in rows.prompts)
-        assert 120 < sum(output.startswith("intent") for output in rows.outputs) < 320
-        found.append((rows, drafts.best, advise(analysis.report, drafts)))
+        rows = analysis.scan.rows
+        assert len(rows) == ROWS
+        assert all(prompt.endswith(" =\n") for prompt, _ in rows)
+        assert 120 < sum(output.startswith("intent") for _, output in rows) < 320
+        found.append((rows, drafts.best, decide(analysis.report, drafts.best)))
     assert found[0] == found[1]
 
 
@@ -172,7 +173,7 @@ def test_the_verdict_on_words_does_not_depend_on_the_order_of_samples(tmp_path, 
     for number, key in enumerate((None, lambda row: row["output"], lambda row: row["input"][::-1])):
         task = write(tmp_path / str(number), train=sorted(rows, key=key) if key else rows)
         report = analyze(load(Source(str(task)), "train"), None, AnalyzeOptions()).report
-        found.add(advise(report, None))
+        found.add(decide(report))
     (verdict,) = found
     assert (verdict.choice == "TASC-ft") == ("vary little" in verdict.reasons[0])
     assert verdict.choice == "TASC-ft" or kinds == 60

@@ -63,7 +63,7 @@ def test_a_preference_comes_out_as_it_is(task, tmp_path):
     assert (two.quality[JUDGE], two.scores) == (1, (1.0,) * 12)
     assert len(behaviour.seen) == 24
     assert {sent["temperature"] for sent in behaviour.seen} == {0}
-    counts = counted(two.texts, [""] * 12, (JUDGE,), ";", two.scores)[JUDGE]
+    counts = counted(two, [""] * 12, (JUDGE,), ";")[JUDGE]
     assert find(JUDGE).value(counts.sum(0)) == 1
     sent = behaviour.seen[0]["messages"][0]["content"]
     assert "[Prompt Begin]\nnumber " in sent

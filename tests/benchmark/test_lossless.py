@@ -87,8 +87,7 @@ def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tmp_path, mo
         methods=("ar", "tasc-spec:budget=6", "suffix:width=1"), max_new_tokens=12, **limits
     )
     cells = run([loaded], split, split, options)
-    texts = {"m": loaded.encode(TEXTS[:4])}
-    plain, tree, chain = matches(cells, texts, options)
+    plain, tree, chain = matches(cells, options)
     assert (plain.logits_of, plain.bitwise) == (None, False)
     for one in (tree, chain):
         assert one.bitwise
@@ -101,6 +100,6 @@ def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tmp_path, mo
         return logits * (1 + 2**-6) if any(len(tokens) for tokens, _ in trees) else logits
 
     monkeypatch.setattr(loaded.target, "score", rounded_otherwise)
-    _, tree, _ = matches(cells, texts, options)
+    _, tree, _ = matches(cells, options)
     assert not tree.bitwise
     assert tree.logits_identical < tree.logits_of

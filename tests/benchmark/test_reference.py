@@ -37,7 +37,7 @@ def cells_of(loaded, options):
 def test_outputs_are_compared_alone_in_batches_and_sampled(loaded, batch_size, temperature):
     options = OPTIONS.but(batch_size=batch_size, temperature=temperature, seed=1)
     prompts = loaded.encode(TEXT)
-    (found,) = references(cells_of(loaded, options), {"m": prompts}, options)
+    (found,) = references(cells_of(loaded, options), options)
     lengths = [len(p) for p in prompts]
     assert found.method == "ar"
     assert {lengths[i] for i in found.samples} >= {min(lengths), max(lengths), lengths[0]}
@@ -46,13 +46,13 @@ def test_outputs_are_compared_alone_in_batches_and_sampled(loaded, batch_size, t
 
 
 def test_a_loop_that_is_wrong_by_itself_is_found_out(loaded):
-    cells, prompts = cells_of(loaded, OPTIONS), loaded.encode(TEXT)
-    (found,) = references(cells, {"m": prompts}, OPTIONS)
+    cells = cells_of(loaded, OPTIONS)
+    (found,) = references(cells, OPTIONS)
     wrong = found.samples[-1]
     for cell in cells:  # all methods agree with each other
         tokens = cell.runs[0][wrong].tokens
         tokens[2] = (tokens[2] + 1) % 320
-    (record,) = references(cells, {"m": prompts}, OPTIONS)
+    (record,) = references(cells, OPTIONS)
     assert (record.identical, record.of) == (len(found.samples) - 1, len(found.samples))
     assert (record.first_difference.sample, record.first_difference.token) == (wrong, 2)
     assert record.largest_margin > 0

@@ -53,10 +53,9 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     seen = []
     found = search(
-        Simulations(known, references),
+        Simulations(known, references, COST),
         Setting(),
         GRID,
-        cost=COST,
         progress=lambda _, done, total: seen.append((done, total)),
     )
     expected = 1 + sum(len(values) - 1 for values in GRID.values())
@@ -84,7 +83,7 @@ def test_the_default_is_simulated_as_it_runs(sides, model):
     nodes = []
     for cost in (flat, steep):
         simulations = Simulations(known, references, cost)
-        found = search(simulations, Setting(tree_size=0), {"tree_size": (12,)}, cost=cost)
+        found = search(simulations, Setting(tree_size=0), {"tree_size": (12,)})
         assert found.default.method == "tasc-spec:budget=auto"
         nodes.append(found.default.drafted_tokens)
         fixed = found.trials[1]

@@ -1,39 +1,43 @@
 """The verdict follows its rule and gives its reasons."""
 
-from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tasc.benchmark.forecast.verdict import Evidence, decide
+from tasc.analysis.report import TaskReport
+from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.prediction import FEWEST
-from tasc.benchmark.results.search import Setting, Trial
+from tasc.benchmark.results.search import Trial
+from tasc.vocab.search.predict import Prediction
 
 
 def drafts(low: float, high: float | None = None, **changed: Any) -> Trial:
+    """Return simulated drafts with the figures that the verdict reads."""
     high = low if high is None else high
-    counted = dict.fromkeys(("drafts", "drafted_tokens", "accepted_tokens"), 0)
-    values = {
-        "setting": Setting(),
-        "method": "tasc-spec",
-        "samples": 200,
-        "tokens_per_output": 9.0,
-        "steps_per_output": 9.0,
-        "tokens_per_step": (low + high) / 2,
-        "tokens_per_step_interval": (low, high),
-        "accepted_by_position": (),
-        "engine_accepted_length": 1.0,
-    }
-    return Trial.model_validate(values | counted | changed)
+    figures = {"method": "tasc-spec", "samples": 200, "tokens_per_step": (low + high) / 2}
+    return Trial.model_construct(**figures | {"tokens_per_step_interval": (low, high)} | changed)
 
 
 PLAIN = drafts(1.0)
+Seen = tuple[TaskReport, Trial | None, Prediction]
+
+
+def report(samples: int, distinct: int, words: float, n80: int, bits: Any, **more: Any) -> Any:
+    """Return an analysis with the figures that the verdict reads."""
+    ngrams = [SimpleNamespace(n80=n80, entropy_bits=entropy) for entropy in bits]
+    before, after = (SimpleNamespace(words_per_sample=words, ngrams=[row]) for row in ngrams)
+    figures = {"samples": samples, "distinct_outputs": distinct, "tokens": None}
+    return SimpleNamespace(input=before, output=after, **figures | more)
 
 
 def tokens(
     steps: float = 20.0, ratio: float = 1.0, spec: Trial | None = PLAIN, outputs: int = 500
-) -> Evidence:
-    return Evidence(outputs, 10, 400, 100, (9.0, 6.0), steps, ratio, 500, drafts=spec)
+) -> Seen:
+    counted = SimpleNamespace(output=SimpleNamespace(tokens_per_sample=steps - 1))
+    found = report(outputs, 400, 10, 100, (9.0, 6.0), tokens=counted)
+    size: Any = SimpleNamespace(budget=500)
+    return found, spec, Prediction(recommended_size=size, step_ratio=ratio)
 
 
 def words(
@@ -43,9 +47,9 @@ def words(
     outputs: int = 500,
     distinct: int = 400,
     before: float = 10.0,
-) -> Evidence:
+) -> Seen:
     entropies = before, before * (1 + change)
-    return Evidence(outputs, words_per_output, distinct, n80, entropies)
+    return report(outputs, distinct, words_per_output, n80, entropies), None, Prediction()
 
 
 @pytest.mark.parametrize(
@@ -82,13 +86,13 @@ def words(
     ],
 )
 def test_the_choice_follows_the_numbers(seen, choice):
-    verdict = decide(seen)
+    verdict = decide(*seen)
     assert verdict.choice == choice
     assert verdict.reasons
 
 
 def test_the_reasons_hold_the_measured_numbers():
-    text = " ".join(decide(tokens(ratio=2.34, spec=drafts(1.21, 1.25, speedup=1.1))).reasons)
+    text = " ".join(decide(*tokens(ratio=2.34, spec=drafts(1.21, 1.25, speedup=1.1))).reasons)
     assert "500 new tokens" in text
     assert "2.34× fewer decoding steps" in text
     assert "20.0 per output without new tokens, including the end token" in text
@@ -99,23 +103,23 @@ def test_the_reasons_hold_the_measured_numbers():
 
 
 def test_too_little_data_is_said_with_its_amount():
-    (two,) = decide(tokens(ratio=9.0, spec=drafts(9.0, samples=1), outputs=2)).reasons
+    (two,) = decide(*tokens(ratio=9.0, spec=drafts(9.0, samples=1), outputs=2)).reasons
     assert "Too little data to decide: 2 outputs" in two
-    few = decide(tokens(spec=drafts(9.0, samples=3))).reasons[-1]
+    few = decide(*tokens(spec=drafts(9.0, samples=3))).reasons[-1]
     assert "too little data to decide: 3 outputs" in few
     assert "interval" not in few
-    wide = decide(tokens(spec=drafts(1.2, 2.2))).reasons[-1]
+    wide = decide(*tokens(spec=drafts(1.2, 2.2))).reasons[-1]
     assert "1.20 to 2.20" in wide
     assert "too little data to decide: 200 outputs" in wide
 
 
 def test_words_alone_ask_for_a_tokenizer():
-    none = Evidence(500, 10, 400, 100, (9.0, 6.0), 20.0, drafts=PLAIN)
-    assert "No n-gram" in decide(none).reasons[0]
-    refused = replace(none, refused="use --export added")
-    assert decide(refused).reasons[0] == "TASC-ft: use --export added."
-    assert "pass --tokenizer" in decide(words(17, 63, -0.577)).reasons[-1]
-    little, much = (decide(words(17, 63, change)).reasons[0] for change in (-0.577, 0.3))
+    found, spec, _ = tokens()
+    assert "No n-gram" in decide(found, spec).reasons[0]
+    refused = Prediction(refused="use --export added")
+    assert decide(found, spec, refused).reasons[0] == "TASC-ft: use --export added."
+    assert "pass --tokenizer" in decide(*words(17, 63, -0.577)).reasons[-1]
+    little, much = (decide(*words(17, 63, change)).reasons[0] for change in (-0.577, 0.3))
     assert "entropy is 4.23 bits, 10.00 for the inputs: the outputs vary little" in little
     assert "entropy is 13.00 bits, 10.00 for the inputs: the outputs vary much" in much
-    assert "500 outputs, 1 of them different" in decide(words(9, 5, 0.3, distinct=1)).reasons[0]
+    assert "500 outputs, 1 of them different" in decide(*words(9, 5, 0.3, distinct=1)).reasons[0]

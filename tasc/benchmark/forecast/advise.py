@@ -1,32 +1,23 @@
-"""Simulate TASC-spec on held-out outputs for ``tasc analyze``, and decide.
+"""Simulate TASC-spec on held-out outputs for ``tasc analyze``.
 
 The analysis does not know drafters, so both meet here. Nothing imports torch: without a model,
 ``tasc analyze`` needs none.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from tasc.analysis.report import Analysis, TaskReport
+from tasc.analysis.report import Analysis
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Grid, Simulations, search
-from tasc.benchmark.forecast.verdict import Evidence, decide
-from tasc.benchmark.results.analysis import Verdict
 from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Search, ServedDrafts, Setting
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
+from tasc.models.cost_model import CostModel
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.vocab.search.predict import Prediction
 
-if TYPE_CHECKING:
-    from tasc.models.cost_model import CostModel
-
-DEFAULT = Setting()
-NO_TOKENS = Prediction()
 _ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they gain
 _HELD_OUT_EVERY = 10  # without another split
 
@@ -38,7 +29,7 @@ def simulate_drafts(
     grid: Grid,
     *,
     start: Setting | None = None,
-    cost: "CostModel | None" = None,
+    cost: CostModel | None = None,
     progress: Progress = silent,
 ) -> Search | None:
     """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
@@ -46,23 +37,20 @@ def simulate_drafts(
     The default setting drafts adaptively where ``cost``, T(k) of the model, is known. Returns None
     without held-out outputs.
     """
-    chains_only = cost is not None and cost.chains_only
-    found = simulations_of(analysis, held_out, tokenizer, chains_only=chains_only)
+    found = simulations_of(analysis, held_out, tokenizer, cost)
     if found is None:
         return None
-    start = start or (DEFAULT if cost is None else Setting(tree_size=0))
-    found.cost = cost
-    return search(found, start, grid, cost=cost, progress=progress)
+    start = start or (Setting() if cost is None else Setting(tree_size=0))
+    return search(found, start, grid, progress=progress)
 
 
 def simulations_of(
     analysis: Analysis,
     held_out: Corpus | None,
     tokenizer: LoadedTokenizer,
-    *,
-    chains_only: bool = False,
+    cost: CostModel | None = None,
 ) -> Simulations | None:
-    """Return the simulations of drafts on held-out outputs.
+    """Return the simulations of drafts on held-out outputs, for a model with T(k) = ``cost``.
 
     Without another split, a tenth of the outputs are held out, at least FEWEST but at most half.
     Returns None without held-out outputs.
@@ -76,7 +64,8 @@ def simulations_of(
     else:
         count = analysis.report.samples
         most = max(count // _HELD_OUT_EVERY, min(count // 2, FEWEST))
-        prompts, outputs = analysis.rows.prompts[:most], analysis.rows.outputs[:most]
+        rows = analysis.scan.rows[:most]
+        prompts, outputs = [prompt for prompt, _ in rows], [output for _, output in rows]
         distinct = {text: i for i, text in enumerate(once.texts)}
         for text in outputs:
             if text in distinct:  # a sample of the outputs may lack it
@@ -89,29 +78,9 @@ def simulations_of(
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
+    chains_only = cost is not None and cost.chains_only
     references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
-    return Simulations(known, references)
-
-
-def advise(
-    report: TaskReport, drafts: Search | None, new_tokens: Prediction = NO_TOKENS
-) -> Verdict:
-    """Decide from the analysis, the best simulated setting, and the recommended size."""
-    inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]
-    tokens, size = report.tokens, new_tokens.recommended_size
-    seen = Evidence(
-        outputs=report.samples,
-        words_per_output=report.output.words_per_sample,
-        distinct=report.distinct_outputs,
-        output_n80=outputs.n80,
-        entropies=(inputs.entropy_bits, outputs.entropy_bits),
-        steps_per_output=tokens.output.tokens_per_sample + 1 if tokens else None,
-        step_ratio=new_tokens.step_ratio,
-        added=size.budget if size else 0,
-        refused=new_tokens.refused,
-        drafts=drafts.best if drafts else None,
-    )
-    return decide(seen)
+    return Simulations(known, references, cost)
 
 
 def served_drafts(engine: str, chains: Search) -> ServedDrafts:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from tasc.decoding.drafters import DEFAULT_BUDGET, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 
-if TYPE_CHECKING:
-    from tasc.models.cost_model import CostModel
-
 _NGRAMS = f"tasc-spec:budget={DEFAULT_BUDGET}"
 _METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both", _NGRAMS, True))
 
@@ -24,15 +20,14 @@ _METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both
 def predict_structured(
     simulations: Simulations,
     grammar: Grammar,
-    cost: "CostModel | None" = None,
     augmented: tuple[Simulations, Grammar] | None = None,
 ) -> Structured:
     """Simulate drafts under ``grammar`` on the references that satisfy it.
 
-    With T(k) of a model, ``cost``, also predict the speed-up over decoding without drafts.
+    With T(k) of a model, also predict the speed-up over decoding without drafts.
     ``augmented`` has the same references and constraint with new tokens.
     """
-    every, name = simulations.references, grammar.constraint.name
+    every, cost, name = simulations.references, simulations.cost, grammar.constraint.name
     valid = [i for i, output in enumerate(every.outputs) if grammar.accepts(output.tolist())]
     share = len(valid) / max(len(every.outputs), 1)
     if not valid:

@@ -5,11 +5,12 @@ one commits the most tokens per step, for which a larger tree is never worse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
+from tasc._native import NgramIndex
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.prediction import speedup_interval
 from tasc.benchmark.results.search import Costs, Search, Setting, Trial, Tuning
@@ -24,12 +25,9 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.execution import Executor, Local, in_order
+from tasc.models.cost_model import CostModel
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
-
-if TYPE_CHECKING:
-    from tasc._native import NgramIndex
-    from tasc.models.cost_model import CostModel
 
 Grid = Mapping[str, Sequence[Any]]
 
@@ -65,21 +63,14 @@ def tune(
     return Tuning(**texts, **dict(result))
 
 
+@dataclass(eq=False)
 class Simulations:
     """Simulates settings of TASC-spec. It keeps the index of the last one."""
 
-    def __init__(
-        self,
-        known: Sequence[np.ndarray],
-        references: References,
-        cost: "CostModel | None" = None,
-    ) -> None:
-        """Decode ``references`` with drafts from the outputs ``known``, (T_i,) int32 each.
-
-        Adaptive drafting needs ``cost``.
-        """
-        self.known, self.references, self.cost = known, references, cost
-        self._last: tuple[Counts, NgramIndex] | None = None
+    known: Sequence[np.ndarray]  # outputs to draft from, (T_i,) int32 each
+    references: References  # outputs to decode
+    cost: CostModel | None = None  # for adaptive drafting and speed-ups
+    _last: tuple[Counts, NgramIndex] | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the index: each process builds its own."""
@@ -95,8 +86,8 @@ class Simulations:
         policy = Adaptive(self.cost, learns=False)
         return simulate(lambda: AdaptiveDrafter(make(), policy), self.references, ADAPTIVE)
 
-    def _index(self, options: Counts) -> "NgramIndex":
-        counts = Counts(**{field.name: getattr(options, field.name) for field in fields(Counts)})
+    def _index(self, options: Counts) -> NgramIndex:
+        counts = Counts(**{part.name: getattr(options, part.name) for part in fields(Counts)})
         if self._last is None or self._last[0] != counts:
             self._last = None  # frees its memory before the next one is built
             self._last = counts, build_index(self.known, self.references.end, counts)
@@ -109,7 +100,6 @@ def search(
     grid: Grid,
     *,
     executor: Executor | None = None,
-    cost: "CostModel | None" = None,
     progress: Progress = silent,
 ) -> Search:
     """Simulate settings of TASC-spec, from ``start`` along ``grid``.
@@ -117,7 +107,7 @@ def search(
     ``executor`` was started with ``simulations``; without one, they run in this process.
     """
     runs = executor or Local(simulations)
-    references = simulations.references
+    references, cost = simulations.references, simulations.cost
     trials: dict[Setting, Trial] = {}
     total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
     plain = simulate(Autoregressive, references, 0)
@@ -146,7 +136,7 @@ def search(
 
 
 def speeds(
-    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: "CostModel"
+    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: CostModel
 ) -> dict[str, Any]:
     """Predict the time of an output, and the speed-up over ``plain``."""
     ms = steps.ms_per_sample(prompts, cost)

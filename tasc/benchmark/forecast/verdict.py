@@ -5,11 +5,13 @@ set favours TASC-ft, a large one TASC-spec, and outputs of a few tokens need nei
 are our own.
 """
 
-from dataclasses import dataclass
-
+from tasc.analysis.report import TaskReport
 from tasc.benchmark.results.analysis import Choice, Verdict
 from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Trial
+from tasc.vocab.search.predict import Prediction
+
+NO_TOKENS = Prediction()
 
 # Steps per output, including the end token. Shorter outputs save nothing: prefill dominates.
 SHORT_STEPS = 4.0
@@ -24,24 +26,10 @@ FEW_WORDS = 1_000
 LOWER_SHARE = 0.10
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Figures of one task; None if not measured."""
-
-    outputs: int  # number of outputs analysed
-    words_per_output: float  # mean
-    distinct: int  # number of different outputs
-    output_n80: int  # number of the outputs' most frequent words that make up 80 % of all words
-    entropies: tuple[float, float]  # of the words of inputs and of outputs, bits
-    steps_per_output: float | None = None  # mean tokens of an output, including the end token
-    step_ratio: float = 1.0  # steps without new tokens, divided by steps with the recommended size
-    added: int = 0  # the recommended size
-    refused: str | None = None  # reason why the tokenizer cannot take the export
-    drafts: Trial | None = None  # TASC-spec, simulated on held-out outputs
-
-
-def decide(seen: Evidence) -> Verdict:
-    """Choose by this rule.
+def decide(
+    report: TaskReport, drafts: Trial | None = None, new_tokens: Prediction = NO_TOKENS
+) -> Verdict:
+    """Choose by the analysis, the best simulated drafts, and the recommended number of new tokens.
 
     Below FEWEST outputs: too little data.
 
@@ -54,21 +42,22 @@ def decide(seen: Evidence) -> Verdict:
     times on average, or if at most FEW_WORDS words make up 80 % of the outputs and their entropy is
     LOWER_SHARE below the inputs'. Else TASC-spec.
     """
-    if seen.outputs < FEWEST:
-        return Verdict("too little data", (_too_little(seen.outputs, f"{FEWEST} are needed"),))
-    if seen.steps_per_output is None:
-        return _from_words(seen)
-    if seen.steps_per_output < SHORT_STEPS:
+    if report.samples < FEWEST:
+        return Verdict("too little data", (_too_little(report.samples, f"{FEWEST} are needed"),))
+    if report.tokens is None:
+        return _from_words(report)
+    steps = report.tokens.output.tokens_per_sample + 1
+    if steps < SHORT_STEPS:
         short = (
-            f"An output takes {seen.steps_per_output:.1f} decoding steps on average, including its "
-            "end token: there is nothing to save, prefill dominates."
+            f"An output takes {steps:.1f} decoding steps on average, including its end token: "
+            "there is nothing to save, prefill dominates."
         )
         return Verdict("neither", (short,))
-    fine_tune, speculate = _worth(seen.step_ratio), _drafts_pay(seen.drafts)
+    fine_tune, speculate = _worth(new_tokens.step_ratio), _drafts_pay(drafts)
     choice: Choice = "too little data" if speculate is None else "neither"
     if fine_tune or speculate:
         choice = "both" if fine_tune and speculate else "TASC-ft" if fine_tune else "TASC-spec"
-    reasons = [_of_fine_tuning(seen, fine_tune), _of_speculation(seen.drafts, speculate)]
+    reasons = [_of_fine_tuning(steps, new_tokens, fine_tune), _of_speculation(drafts, speculate)]
     if choice == "both":
         reasons.append(
             "Fine-tune with the new tokens if you can train the model, and draft on top; TASC-spec "
@@ -97,15 +86,16 @@ def _too_little(outputs: int, why: str) -> str:
     return f"Too little data to decide: {count}, and {why}."
 
 
-def _of_fine_tuning(seen: Evidence, worth: bool) -> str:
-    if seen.refused:
-        return f"TASC-ft: {seen.refused}."
-    if not seen.added:
+def _of_fine_tuning(steps: float, new_tokens: Prediction, worth: bool) -> str:
+    if new_tokens.refused:
+        return f"TASC-ft: {new_tokens.refused}."
+    size = new_tokens.recommended_size
+    if not size or not size.budget:
         return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
-    tokens, verb = ("token", "is") if seen.added == 1 else ("tokens", "are")
+    tokens, verb = ("token", "is") if size.budget == 1 else ("tokens", "are")
     return (
-        f"{seen.added:,} new {tokens}, the recommended size, {verb} predicted to take "
-        f"{seen.step_ratio:.2f}× fewer decoding steps ({seen.steps_per_output:.1f} per output "
+        f"{size.budget:,} new {tokens}, the recommended size, {verb} predicted to take "
+        f"{new_tokens.step_ratio:.2f}× fewer decoding steps ({steps:.1f} per output "
         "without new tokens, including the end token): TASC-ft "
         f"{'pays' if worth else f'does not pay (below {WORTH_RATIO}×)'}."
     )
@@ -128,22 +118,23 @@ def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
     return f"{figure}: TASC-spec {'pays' if worth else need}."
 
 
-def _from_words(seen: Evidence) -> Verdict:
+def _from_words(report: TaskReport) -> Verdict:
+    inputs, outputs = report.input.ngrams[0], report.output.ngrams[0]
     hint = "Judged by words only: pass --tokenizer to measure the compression and drafts."
-    if seen.words_per_output < 2:
-        short = f"An output has {seen.words_per_output:.1f} words on average: nothing to save."
+    if (words := report.output.words_per_sample) < 2:
+        short = f"An output has {words:.1f} words on average: nothing to save."
         return Verdict("neither", (short, hint))
-    before, after = seen.entropies
     why = "New tokens cover little of them; drafts from the corpus need no training."
-    low = seen.output_n80 <= FEW_WORDS and after <= (1 - LOWER_SHARE) * before
+    lower = outputs.entropy_bits <= (1 - LOWER_SHARE) * inputs.entropy_bits
+    low = outputs.n80 <= FEW_WORDS and lower
     if low:
         why = "A few hundred new tokens can cover a good part of them."
     figures = (
-        f"{seen.output_n80:,} words make up 80 % of the outputs, and their entropy is {after:.2f} "
-        f"bits, {before:.2f} for the inputs"
+        f"{outputs.n80:,} words make up 80 % of the outputs, and their entropy is "
+        f"{outputs.entropy_bits:.2f} bits, {inputs.entropy_bits:.2f} for the inputs"
     )
-    if seen.distinct * REPEATED <= seen.outputs:
+    if report.distinct_outputs * REPEATED <= report.samples:
         low, why = True, "New tokens can cover whole outputs."
-        figures = f"{seen.outputs:,} outputs, {seen.distinct:,} of them different"
+        figures = f"{report.samples:,} outputs, {report.distinct_outputs:,} of them different"
     figures += f": the outputs vary {'little' if low else 'much'}."
     return Verdict("TASC-ft" if low else "TASC-spec", (figures, why, hint))

@@ -5,7 +5,7 @@ reports and docs are generated.
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -111,35 +111,12 @@ def find(text: str) -> Metric:
     if text == JUDGE:
         return _JUDGE
     if name == "bert_score":
-        return _bert_score(options)
+        return bert.from_options(options)
     if name == "valid":
-        return _valid(options)
+        return structured.from_options(options)
     if name not in METRICS or colon:
         raise InputError(f"unknown metric {text!r}: choose from {described()}")
     return METRICS[name]
-
-
-@cache  # keeps the loaded model
-def _bert_score(options: str) -> Metric:
-    metric = bert.BertScore.parse(options)
-    return Metric(
-        metric.label, bert.SUMMARY, metric.count, share, package="bert-score", ready=metric.check
-    )
-
-
-@cache  # keeps the constraint as it was read
-def _valid(options: str) -> Metric:
-    metric = structured.Valid.parse(options)
-    package = {"schema": "jsonschema", "grammar": "llguidance"}.get(metric.kind, "")
-    return Metric(
-        structured.LABEL,
-        structured.SUMMARY,
-        metric.count,
-        share,
-        package=package,
-        zero_one=True,
-        ready=metric.check,
-    )
 
 
 def described() -> str:

@@ -8,17 +8,17 @@ GPT-2 need is lost.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tasc.benchmark.metrics.metric import Metric, share
 from tasc.errors import InputError
 from tasc.models.folder.files import CONFIG, read_json, weight_files
 from tasc.options.references import expanded
 
-SUMMARY = "Mean over outputs of the F1 of tokens matched by their embeddings in model DIR."
 USAGE = "bert_score:model=DIR"
 _LONGEST = 512  # tokens, the context of BERT and similar models
 _UNLIMITED = 10**6
@@ -31,23 +31,6 @@ class BertScore:
 
     model: str  # folder with config.json, safetensors weights and a tokenizer
     layer: int = 0  # layer of the embeddings, from 1; 0 is the last
-
-    @classmethod
-    def parse(cls, options: str) -> "BertScore":
-        """Read ``model=DIR`` or ``model=DIR,layer=N``. Raises InputError."""
-        folder, _, layer = options.removeprefix("model=").partition(",layer=")
-        if not options.startswith("model=") or not folder or not (layer or "0").isdecimal():
-            raise InputError(
-                f"metric 'bert_score:{options}' must be {USAGE} or {USAGE},layer=N: give the "
-                "folder of a model such as roberta-large, usually with layer=17"
-            )
-        return cls(str(expanded(Path(folder))), int(layer or 0))
-
-    @property
-    def label(self) -> str:
-        """Return the name of the metric with this model, the last part of its path."""
-        layer = f", layer {self.layer}" if self.layer else ""
-        return f"BERTScore ({Path(self.model).name}{layer})"
 
     def check(self) -> None:
         """Raise InputError if the folder contains no usable model, or one with code."""
@@ -73,7 +56,6 @@ class BertScore:
 
     @cached_property
     def scorer(self) -> Any:  # noqa: ANN401
-        """The package's scorer with the loaded model."""
         from bert_score import BERTScorer
 
         from tasc.models.folder.quiet import quiet
@@ -86,6 +68,27 @@ class BertScore:
             )
             made._tokenizer = _tokenizer(self.model, made._tokenizer)
         return made
+
+
+@cache  # keeps the loaded model
+def from_options(options: str) -> Metric:
+    """Return the metric of ``model=DIR`` or ``model=DIR,layer=N``. Raises InputError."""
+    text, _, layer = options.removeprefix("model=").partition(",layer=")
+    if not options.startswith("model=") or not text or not (layer or "0").isdecimal():
+        raise InputError(
+            f"metric 'bert_score:{options}' must be {USAGE} or {USAGE},layer=N: give the "
+            "folder of a model such as roberta-large, usually with layer=17"
+        )
+    folder = expanded(Path(text))
+    found = BertScore(str(folder), int(layer or 0))
+    return Metric(
+        f"BERTScore ({folder.name}{f', layer {found.layer}' if found.layer else ''})",
+        "Mean over outputs of the F1 of tokens matched by their embeddings in model DIR.",
+        found.count,
+        share,
+        package="bert-score",
+        ready=found.check,
+    )
 
 
 def _tokenizer(model: str, loaded: Any) -> Any:  # noqa: ANN401

@@ -34,7 +34,7 @@ class Metric:
     needs: str = ""  # required form of the outputs; empty for any text
     package: str = ""  # required distribution of the extra ``metrics``
     zero_one: bool = False  # whether a sample is right or wrong, which McNemar's test requires
-    ready: Callable[[], None] = lambda: None  # raises InputError if a requirement is missing
+    ready: Callable[[], object] = lambda: None  # raises InputError if a requirement is missing
     judged: bool = False  # whether scores come with the outputs, so that ``count`` is not called
 
     def check(self, name: str) -> None:

@@ -9,22 +9,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tasc.benchmark.metrics.items import shared
+from tasc.benchmark.metrics.metric import Metric, share
 from tasc.data.choices import read_choices
 from tasc.data.lines import text_lines
 from tasc.decoding.core.grammar import text_test
 from tasc.errors import InputError
 from tasc.options.constraint import Constraint
 
-LABEL = "Valid"
-SUMMARY = "Share of outputs that satisfy a schema, grammar or regular expression, or are a label."
 USAGE = "valid:schema=FILE"
 KINDS = ("schema", "grammar", "choices", "regex")
 
@@ -61,54 +59,51 @@ def _flatten(value: object, path: str, ordered: bool) -> Iterator[str]:
         yield json.dumps([path, value])
 
 
-@dataclass(frozen=True)
-class Valid:
-    """Validity under a constraint: ``kind`` is one of ``KINDS``, ``value`` a file or expression."""
+@cache  # keeps the constraint as it was read
+def from_options(options: str) -> Metric:
+    """Return the metric of ``schema=FILE`` or another of ``KINDS``. Raises InputError."""
+    kind, _, value = options.partition("=")
+    if kind not in KINDS or not value:
+        raise InputError(
+            f"metric 'valid{':' * bool(options)}{options}' has no constraint: write {USAGE}, "
+            "valid:grammar=FILE, valid:choices=FILE or valid:regex=EXPRESSION, or set choices "
+            "for the task"
+        )
+    test = cache(partial(_test, kind, value))
 
-    kind: str
-    value: str
-
-    @classmethod
-    def parse(cls, options: str) -> "Valid":
-        """Read ``schema=FILE`` or another kind of constraint. Raises InputError."""
-        kind, _, value = options.partition("=")
-        if kind not in KINDS or not value:
-            raise InputError(
-                f"metric 'valid{':' * bool(options)}{options}' has no constraint: write {USAGE}, "
-                "valid:grammar=FILE, valid:choices=FILE or valid:regex=EXPRESSION, or set choices "
-                "for the task"
-            )
-        return cls(kind, value)
-
-    def check(self) -> None:
-        """Raise InputError if the constraint cannot be read."""
-        self.is_valid("")
-
-    def count(
-        self, outputs: Sequence[str], _references: Sequence[str], _delimiter: str
-    ) -> np.ndarray:
+    def count(outputs: Sequence[str], _references: Sequence[str], _delimiter: str) -> np.ndarray:
         """Return whether each output is valid, and 1: (N, 2)."""
-        return np.array([[self.is_valid(output), 1.0] for output in outputs])
+        return np.array([[test()(output), 1.0] for output in outputs])
 
-    @cached_property
-    def is_valid(self) -> Callable[[str], bool]:
-        """The test of one output, as it was read. Raises InputError."""
-        if self.kind == "regex":
-            try:
-                expression = re.compile(self.value)
-            except re.error as error:
-                raise InputError(
-                    f"{self.value!r:.60} is no regular expression ({error}): correct it"
-                ) from None
-            return lambda output: expression.fullmatch(output) is not None
-        if not Path(self.value).is_file():
-            raise InputError(f"{self.value}: no such file for the metric valid: give a file")
-        if self.kind == "choices":
-            return frozenset(read_choices(Path(self.value))).__contains__
-        if self.kind == "grammar":
-            lark = "".join(text_lines(Path(self.value)))
-            return text_test(Constraint("lark", lark, self.value))
-        return _schema_test(Path(self.value))
+    return Metric(
+        "Valid",
+        "Share of outputs that satisfy a schema, grammar or regular expression, or are a label.",
+        count,
+        share,
+        package={"schema": "jsonschema", "grammar": "llguidance"}.get(kind, ""),
+        zero_one=True,
+        ready=lambda: test()(""),
+    )
+
+
+def _test(kind: str, value: str) -> Callable[[str], bool]:
+    """Return the test of one output. Raises InputError if the constraint cannot be read."""
+    if kind == "regex":
+        try:
+            expression = re.compile(value)
+        except re.error as error:
+            raise InputError(
+                f"{value!r:.60} is no regular expression ({error}): correct it"
+            ) from None
+        return lambda output: expression.fullmatch(output) is not None
+    file = Path(value)
+    if not file.is_file():
+        raise InputError(f"{value}: no such file for the metric valid: give a file")
+    if kind == "choices":
+        return frozenset(read_choices(file)).__contains__
+    if kind == "grammar":
+        return text_test(Constraint("lark", "".join(text_lines(file)), value))
+    return _schema_test(file)
 
 
 def _schema_test(path: Path) -> Callable[[str], bool]:

@@ -1,10 +1,9 @@
-"""``report.html`` and ``samples.csv`` of a bench. The page is self-contained and escaped."""
+"""``report.html`` of a bench. The page is self-contained and escaped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasc.benchmark.pages.samples import as_csv as as_csv
 from tasc.benchmark.pages.samples import pieces, sample_views, sources_shown
 from tasc.benchmark.results.bench import BenchResults, QualityChange
 from tasc.benchmark.results.cells import Cell

@@ -7,6 +7,7 @@ from typing import get_args
 
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import SHOWN, Cell, DraftedFrom, Output
+from tasc.benchmark.results.conditions import Sample
 from tasc.report.sheet import as_csv as sheet
 
 _COLUMNS = (
@@ -20,44 +21,30 @@ class ShownSample:
     """A sample on the page, with the cells of each model in order."""
 
     number: int
-    prompt: str | None  # None if the file does not contain it
-    reference: str
+    sample: Sample
     cells: dict[str, list[Cell]]
-
-    def output(self, cell: Cell) -> Output:
-        """Return the output of ``cell``."""
-        return cell.outputs[self.number]
-
-    def ms(self, cell: Cell) -> float:
-        """Return the median milliseconds over the repeats."""
-        return float(cell.sample_ms[self.number])
 
     def is_slow(self, cell: Cell) -> bool:
         """Whether nine of ten samples of ``cell`` took less time."""
-        return len(cell.outputs) > 1 and self.ms(cell) > cell.ms_per_sample_spread.p90
+        p90 = cell.ms_per_sample_spread.p90
+        return len(cell.outputs) > 1 and bool(cell.sample_ms[self.number] > p90)
 
     @property
     def slow(self) -> bool:
-        """Whether it was slow in a cell."""
         return any(self.is_slow(cell) for cells in self.cells.values() for cell in cells)
 
     @property
     def wrong(self) -> tuple[str, ...]:
         """Models whose first method did not write the reference."""
-        return tuple(
-            model
-            for model, cells in self.cells.items()
-            if not _is_right(self.output(cells[0]), self.reference)
-        )
+        first = {model: cells[0].outputs[self.number] for model, cells in self.cells.items()}
+        reference = self.sample.reference
+        return tuple(model for model, output in first.items() if not _is_right(output, reference))
 
 
 def sample_views(results: BenchResults) -> list[ShownSample]:
     """Return the first ``SHOWN`` samples."""
-    cells = results.by_model
-    return [
-        ShownSample(i, sample.prompt, sample.reference, cells)
-        for i, sample in enumerate(results.samples[:SHOWN])
-    ]
+    cells, shown = results.by_model, results.samples[:SHOWN]
+    return [ShownSample(i, sample, cells) for i, sample in enumerate(shown)]
 
 
 def pieces(output: Output) -> Iterator[tuple[str, str]]:

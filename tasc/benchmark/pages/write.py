@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tasc.benchmark.pages import analysis, bench, runs
+from tasc.benchmark.pages import analysis, bench, runs, samples
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.bench import BenchResults, JoinedResults
 from tasc.report.record import Report
 
 _PAGES: dict[type[Report], dict[str, Callable[[Any], str]]] = {
     AnalysisResults: {"analysis.html": analysis.render},
-    BenchResults: {"report.html": bench.render, "samples.csv": bench.as_csv},
+    BenchResults: {"report.html": bench.render, "samples.csv": samples.as_csv},
     JoinedResults: {"report.html": runs.render, "runs.csv": runs.as_csv},
 }
 

@@ -58,12 +58,10 @@ class CompareOptions(CommandOptions):
 def compare_results(options: CompareOptions) -> ResultsComparison:
     """Compare the cells that two benches have in common.
 
-    Raises:
-        InputError: a file is missing or not a result of a bench, the samples differ, or the benches
-            share no model and method.
+    Raises InputError if a file is missing or not a result of a bench, the samples differ, or the
+    benches share no model and method.
     """
     old, new = (read_results(path) for path in (options.old, options.new))
-    _check_samples(old, new)
     both = _common(old, new)
     notes = tuple(differences(old, new))
     metrics = [name for name in new.settings.metrics if name in old.settings.metrics]
@@ -102,7 +100,8 @@ def read_results(path: str) -> BenchResults:
     return found
 
 
-def _check_samples(old: BenchResults, new: BenchResults) -> None:
+def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
+    """Return the cells of both benches. Raises InputError for other samples, and without any."""
     before, after = ([sample.id for sample in bench.samples] for bench in (old, new))
     if before != after:
         raise InputError(
@@ -110,11 +109,8 @@ def _check_samples(old: BenchResults, new: BenchResults) -> None:
             f"{len({*before} & {*after})} are in both: "
             "run both benches with the same --split, --limit and --seed"
         )
-
-
-def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
-    before = {cell.label: cell for cell in old.cells}
-    both = [(before[cell.label], cell) for cell in new.cells if cell.label in before]
+    cells = {cell.label: cell for cell in old.cells}
+    both = [(cells[cell.label], cell) for cell in new.cells if cell.label in cells]
     if not both:
         names = [", ".join(cell.label for cell in bench.cells) for bench in (old, new)]
         raise InputError(
@@ -143,23 +139,16 @@ def _qualities(
     references = [sample.reference for sample in new.samples]
     bootstrap = Bootstrap(len(references), resamples=_RESAMPLES)
     for pair in firsts:
-        before, after = (
-            counted(cell.texts, references, metrics, new.settings.delimiter, cell.scores)
-            for cell in pair
-        )
-        tests = qualities(bootstrap, after, before, confidence)
-        for name, test in tests.items():
-            verdict = _verdict(test.interval)
-            p_value = None if test.mcnemar is None else test.mcnemar.p_value
-            if p_value is not None and p_value >= 1 - confidence:
-                verdict = "within the noise"
-            elif p_value is not None:
-                verdict = "worse" if test.difference < 0 else "better"
-            old_value, new_value = (
-                float(find(name).value(counts[name].sum(0))) for counts in (before, after)
-            )
+        both = [counted(cell, references, metrics, new.settings.delimiter) for cell in pair]
+        for name, test in qualities(bootstrap, both[1], both[0], confidence).items():
+            verdict, p_value = _verdict(test.interval), None
+            if test.mcnemar is not None:
+                p_value = test.mcnemar.p_value
+                significant = p_value < 1 - confidence
+                verdict = _verdict((test.difference, test.difference) if significant else None)
+            old, now = (float(find(name).value(counts[name].sum(0))) for counts in both)
             change = test.difference, test.interval
-            yield _change(pair[1], name, (old_value, new_value), change, verdict, p_value=p_value)
+            yield _change(pair[1], name, (old, now), change, verdict, p_value)
 
 
 def _steps(both: list[CellPair], confidence: float) -> Iterator[Change]:

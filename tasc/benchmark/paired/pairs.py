@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from tasc.benchmark.metrics import find
-from tasc.benchmark.metrics.metric import Counts, Metric, judged_counts
+from tasc.benchmark.metrics.metric import Counts, judged_counts
 from tasc.benchmark.paired.seeds import name_of
 from tasc.benchmark.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
 from tasc.benchmark.results.cells import Cell
@@ -33,11 +33,10 @@ def pairs(
     by_model: dict[str, dict[str, Cell]] = {}
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
-    counts = {}
-    for model, own in by_model.items():
-        first = next(iter(own.values()))
-        texts, metrics = first.texts, settings.metrics
-        counts[model] = counted(texts, references, metrics, settings.delimiter, first.scores)
+    counts = {
+        model: counted(next(iter(own.values())), references, settings.metrics, settings.delimiter)
+        for model, own in by_model.items()
+    }
     bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
     return tuple(
         ModelPair(
@@ -56,17 +55,13 @@ def pairs(
 
 
 def counted(
-    texts: Sequence[str],
-    references: Sequence[str],
-    metrics: Sequence[str],
-    delimiter: str,
-    scores: Sequence[float | None] = (),
+    cell: Cell, references: Sequence[str], metrics: Sequence[str], delimiter: str
 ) -> ByMetric:
-    """Count the samples of a cell for each metric, (N, K), by its N texts or the judge's scores."""
+    """Count the samples of a cell for each metric, (N, K), by its texts or the judge's scores."""
     return {
-        name: judged_counts(scores)
+        name: judged_counts(cell.scores)
         if find(name).judged
-        else find(name).count(texts, references, delimiter)
+        else find(name).count(cell.texts, references, delimiter)
         for name in metrics
     }
 
@@ -75,21 +70,16 @@ def qualities(
     bootstrap: Bootstrap, own: ByMetric, other: ByMetric, confidence: float = CONFIDENCE
 ) -> dict[str, QualityDifference]:
     """Compare two systems in every metric, by their counts (N, K)."""
-    return {
-        name: _quality(bootstrap, find(name), own[name], other[name], confidence) for name in own
-    }
-
-
-def _quality(
-    bootstrap: Bootstrap, metric: Metric, own: Counts, other: Counts, confidence: float
-) -> QualityDifference:
-    difference, interval = bootstrap.difference(metric.value, own, other, confidence)
-    test = None
-    if metric.zero_one:
-        right, others = own[:, 0] > 0, other[:, 0] > 0
-        only = int((right & ~others).sum()), int((others & ~right).sum())
-        test = McNemar(only_model=only[0], only_against=only[1], p_value=mcnemar(*only))
-    return QualityDifference(difference=difference, interval=interval, mcnemar=test)
+    found = dict[str, QualityDifference]()
+    for name, counts in own.items():
+        metric, others, test = find(name), other[name], None
+        difference, interval = bootstrap.difference(metric.value, counts, others, confidence)
+        if metric.zero_one:
+            right, right_there = counts[:, 0] > 0, others[:, 0] > 0
+            only = int((right & ~right_there).sum()), int((right_there & ~right).sum())
+            test = McNemar(only_model=only[0], only_against=only[1], p_value=mcnemar(*only))
+        found[name] = QualityDifference(difference=difference, interval=interval, mcnemar=test)
+    return found
 
 
 class Speeds:
@@ -99,7 +89,6 @@ class Speeds:
     """
 
     def __init__(self, samples: int, turn: int, resamples: int = RESAMPLES) -> None:
-        """Draw ``resamples`` of ``samples`` samples in turns of ``turn``."""
         self._turns = np.arange(0, samples, turn)
         self._bootstrap = Bootstrap(len(self._turns), resamples=resamples)
 

@@ -5,11 +5,9 @@ Intervals are paired percentile bootstraps over samples (Efron and Tibshirani 19
 Both systems are resampled with the same samples, so the difficulty of a sample cancels out.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
-from tasc.benchmark.metrics.metric import Counts, share
+from tasc.benchmark.metrics.metric import Counts, Value, share
 from tasc.report.record import Interval
 
 CONFIDENCE = 0.95
@@ -45,7 +43,7 @@ class Bootstrap:
         for row in self._times:
             row[:] = np.bincount(rng.integers(samples, size=samples), minlength=samples)
 
-    def values(self, value: Callable[[np.ndarray], np.ndarray], counts: Counts) -> np.ndarray:
+    def values(self, value: Value, counts: Counts) -> np.ndarray:
         """Return ``value`` of the sums of ``counts`` (N, K) over each resample: (R, ...)."""
         parts = np.split(self._times, range(_PART, len(self._times), _PART))
         return np.concatenate([value(part.astype(float) @ counts) for part in parts])
@@ -62,11 +60,7 @@ class Bootstrap:
         return low, high
 
     def difference(
-        self,
-        value: Callable[[np.ndarray], np.ndarray],
-        counts: Counts,
-        others: Counts,
-        confidence: float = CONFIDENCE,
+        self, value: Value, counts: Counts, others: Counts, confidence: float = CONFIDENCE
     ) -> tuple[float, Interval]:
         """Return ``value`` of the sums of ``counts`` minus that of ``others``, both (N, K)."""
         seen = float(value(counts.sum(0)) - value(others.sum(0)))

@@ -72,12 +72,10 @@ class BenchResults(RunResult):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The metrics by name."""
         return {name: find(name) for name in self.settings.metrics}
 
     @property
     def by_model(self) -> dict[str, list[Cell]]:
-        """The cells of each model, in order."""
         cells = dict[str, list[Cell]]()
         for cell in self.cells:
             cells.setdefault(cell.model, []).append(cell)
@@ -112,8 +110,8 @@ class BenchResults(RunResult):
         if model == first.model:
             return []
         own = self.by_model[model][0]
-        pairs = [p for p in self.pairs if (p.model, p.against) == (model, first.model)]
-        tested = pairs[0].quality if pairs else {}
+        pairs = {(pair.model, pair.against): pair.quality for pair in self.pairs}
+        tested = pairs.get((model, first.model), {})
         return [
             QualityChange(metric, first.quality[name], own.quality[name], tested.get(name))
             for name, metric in self.metrics.items()

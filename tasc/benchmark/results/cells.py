@@ -68,10 +68,8 @@ class Lossless(Record):
     @property
     def bitwise(self) -> bool:
         """Whether all compared outputs and logits are equal."""
-        return bool(self.logits_of) and (self.identical, self.logits_identical) == (
-            self.of,
-            self.logits_of,
-        )
+        equal = self.identical == self.of and self.logits_identical == self.logits_of
+        return equal and bool(self.logits_of)
 
 
 class ReferenceMatch(Lossless):
@@ -156,7 +154,6 @@ class Cell(Record):
 
     @property
     def label(self) -> str:
-        """The name of the cell."""
         return f"{self.model} · {self.method}"
 
     @property
@@ -171,12 +168,10 @@ class Cell(Record):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of each output."""
         return tuple(output.text for output in self.outputs)
 
     @property
     def scores(self) -> tuple[float | None, ...]:
-        """The judge's score of each output."""
         return tuple(output.score for output in self.outputs)
 
     @property

@@ -1,14 +1,17 @@
 """``results.json`` of ``tasc load``, typed."""
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from tasc.benchmark.results.comparisons import SpeedRatio
 from tasc.benchmark.results.conditions import RunResult, Sample, SplitTask
 from tasc.report.record import Record
+
+Answer = tuple[str, int, float | None, str]  # text, tokens, milliseconds, reason of a failure
 
 
 class LoadSettings(Record):
@@ -50,15 +53,13 @@ class Output(Record):
     errors: tuple[str, ...] = ()
     """The reason of each failure; empty where a request was answered."""
 
-    def add(self, text: str, tokens: int, ms: float | None, error: str) -> "Output":
-        """Return the same with one more answer."""
-        known = any(found is not None for found in self.ms)
-        return Output(
-            text=self.text if known else text,
-            tokens=self.tokens if known else tokens,
-            ms=(*self.ms, ms),
-            errors=(*self.errors, error),
-        )
+    @classmethod
+    def of(cls, answers: Sequence[Answer]) -> Self:
+        """Describe the answers to one prompt."""
+        none: Answer = "", 0, None, ""
+        text, tokens, *_ = next((answer for answer in answers if answer[2] is not None), none)
+        _, _, ms, errors = zip(*answers, strict=True)
+        return cls(text=text, tokens=tokens, ms=ms, errors=errors)
 
     @property
     def median_ms(self) -> float | None:

@@ -12,13 +12,8 @@ _ROUGH = 1.5  # ratio of the bounds of a speed-up: the machine was loaded meanwh
 def speedup_interval(speedup: float, plain_ms: np.ndarray, ms: np.ndarray) -> Interval:
     """Return the 10th and 90th percentile of speed-ups predicted from single turns of T(k).
 
-    Args:
-        speedup: predicted from the medians of the turns; the interval includes it.
-        plain_ms: (turns,) without drafts.
-        ms: (turns,) of the same turns; of another model (others, 1).
-
-    Returns:
-        None if the turns are not known.
+    ``plain_ms`` (turns,) are without drafts, ``ms`` of the same turns, or (others, 1) of another
+    model. The interval includes ``speedup``, that of the medians. None if no turns are known.
     """
     if not plain_ms.size or not ms.size:
         return None
@@ -53,9 +48,8 @@ class StepFigures(Record):
     @property
     def rough(self) -> bool:
         """Whether that interval is too wide for the prediction to mean much."""
-        return self.speedup_interval is not None and (
-            self.speedup_interval[1] > _ROUGH * self.speedup_interval[0]
-        )
+        low, high = self.speedup_interval or (1.0, 1.0)
+        return high > _ROUGH * low
 
     @property
     def interval(self) -> Interval:

@@ -24,7 +24,8 @@ from tasc.analysis.counted import (
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import RowSample, Sample
 from tasc.backend import WordCounter, write_counts
-from tasc.data.stream import Stream, pieces, refuse_empty
+from tasc.data.corpus import refuse_empty
+from tasc.data.stream import Piece, Stream, pieces
 from tasc.execution.kept import Files, keep, read_files
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
@@ -60,7 +61,8 @@ def merge(
     progress: Progress = silent,
 ) -> Scan:
     """Describe a split by its counted parts, in order; the arguments are those of ``scan``."""
-    refuse_empty(stream, sum(p.samples for p in parts), sum(p.dropped for p in parts))
+    samples, dropped = sum(p.samples for p in parts), sum(p.dropped for p in parts)
+    refuse_empty(stream.source, stream.split, samples, dropped)
     size = len(tokenizer.vocabulary()) if tokenizer else 0
     progress("merge counts", 0, 2)
     with scratch() as folder:
@@ -70,7 +72,7 @@ def merge(
 
 
 def count_rows(
-    stream: Stream,
+    stream: Stream | Piece,
     tokenizer: LoadedTokenizer | None,
     folder: Path,
     progress: Progress = silent,
@@ -214,7 +216,7 @@ def count_pieces(
     return [load_counted(done[number]) for number in sorted(done)]
 
 
-def count_piece(tokenizer: LoadedTokenizer | None, piece: Stream) -> Files:
+def count_piece(tokenizer: LoadedTokenizer | None, piece: Piece) -> Files:
     """Count a piece in a worker; return the files of its counts."""
     with scratch() as folder:
         counted, made = folder / "counted", folder / "made"

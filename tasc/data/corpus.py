@@ -196,14 +196,8 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         raise InputError(f"limit is {limit}: pass 1 or more")
     source, how = as_recognised(source, split)
     table = read_table(source, split)
-    if not table.length:
-        raise InputError(f"{source.path}: the split {table.split!r} is empty: choose another")
     rows = Rows.of(source, table)
-    if not rows.outputs:
-        raise InputError(
-            f"{source.path}: all {table.length} outputs of the split {table.split!r} are empty "
-            f"(column {source.output_column!r}): choose another output column"
-        )
+    refuse_empty(source, table.split, len(rows.outputs), rows.dropped)
     kept = list(range(len(rows.outputs)))
     if limit is not None and limit < len(kept):
         kept = sorted(random.Random(seed).sample(kept, limit))
@@ -222,6 +216,18 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         listed_outputs=listed[1],
         recognised=how,
         offsets=tuple(rows.offsets[i] for i in kept),
+    )
+
+
+def refuse_empty(source: Source, split: str, samples: int, dropped: int) -> None:
+    """Raise InputError if a split has no ``samples``, because it is empty or they were dropped."""
+    if samples:
+        return
+    if not dropped:
+        raise InputError(f"{source.path}: the split {split!r} is empty: choose another")
+    raise InputError(
+        f"{source.path}: all {dropped} outputs of the split {split!r} are empty (column "
+        f"{source.output_column!r}): choose another split or output column"
     )
 
 

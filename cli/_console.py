@@ -83,10 +83,15 @@ def warn_of_rough(figures: "Iterable[StepFigures]") -> None:
 
 
 def table_of(
-    title: str, items: Iterable[Item], columns: Mapping[str, Callable[[Item], str]]
+    title: str,
+    items: Iterable[Item],
+    columns: Mapping[str, Callable[[Item], str]],
+    *,
+    text_columns: int = 1,
 ) -> None:
     """Print a table with a row per item; ``columns`` has the text of an item by column name."""
-    table(title, list(columns), [[text(item) for text in columns.values()] for item in items])
+    rows = [[text(item) for text in columns.values()] for item in items]
+    table(title, list(columns), rows, text_columns=text_columns)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:

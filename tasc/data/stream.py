@@ -27,9 +27,8 @@ class FileStream:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the bytes and of the input and output columns."""
-        digest = hashlib.sha256(
-            "\0".join([self.source.input_column, self.source.output_column]).encode()
-        )
+        columns = f"{self.source.input_column}\0{self.source.output_column}"
+        digest = hashlib.sha256(columns.encode())
         for span in self.spans:
             digest.update(_hash(span))
         return digest.hexdigest()

@@ -38,9 +38,7 @@ class Rows:
     inputs: Sequence[str]
     outputs: Sequence[str]
     prompt: Callable[[int], str]  # returns the prompt of row i
-    # A number below 2^63 for each row that increases through the split and does not depend on how
-    # much of it is read.
-    offsets: Sequence[int]
+    offsets: Sequence[int]  # of each row, as in ``Table``; different for the answers of a chat
     # The words of the inputs if that column holds lists, else None.
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None  # likewise for the outputs
@@ -127,9 +125,8 @@ class Corpus:
     examples: tuple[Example, ...]  # in the order of the source, none with an empty output
     fingerprint: str  # sha256 of their contents (hexadecimal)
     dropped: int = 0  # number of rows with an empty output
-    # The words of the inputs if that column holds lists, else None.
-    listed_inputs: tuple[Words, ...] | None = None
-    listed_outputs: tuple[Words, ...] | None = None  # likewise for the outputs
+    listed_inputs: tuple[Words, ...] | None = None  # as in ``Rows``, ``input_words``
+    listed_outputs: tuple[Words, ...] | None = None
     recognised: str = ""  # how the columns were recognised; empty if the user named them
     end: str | None = None  # the token that ends an output, if a chat template writes one
     offsets: Sequence[int] = ()  # as in ``Rows``; by default the numbers of the examples

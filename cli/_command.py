@@ -18,7 +18,6 @@ from ._derive import RunFlags, register
 from ._progress import show_progress
 
 if TYPE_CHECKING:
-    from tasc.commands.steps import Outcome
     from tasc.options.command import StepOptions
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -42,8 +41,10 @@ def _run_other(command: Command, options: object, flags: RunFlags) -> None:
 
 
 def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None:
+    from tasc.commands.steps import run_step
     from tasc.environment import launched
     from tasc.files.artefact import check_output
+    from tasc.files.resume import work_of
 
     from ._next import next_command
 
@@ -52,7 +53,16 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
         return
     folder = output_folder(flags, command.name)
     check_output(folder, force=flags.force)
-    done = _make(options, folder, flags)
+    kept = resumable(work_of(folder).exists, "a checkpoint is saved", "--resume")
+    with kept, show_progress() as progress:
+        done = run_step(
+            options,
+            folder,
+            force=flags.force,
+            resume="only" if flags.resume else "resume" not in options.flags,
+            progress=progress,
+            tell=note,
+        )
     if flags.json:
         print_json(done.report.to_dict())
         return
@@ -70,22 +80,6 @@ def _work_along(command: Command, options: "StepOptions") -> None:
 
     with at_work(options, None) as context:
         command.function()(options, context)
-
-
-def _make(options: "StepOptions", folder: Path, flags: RunFlags) -> "Outcome":
-    from tasc.commands.steps import run_step
-    from tasc.files.resume import work_of
-
-    kept = resumable(work_of(folder).exists, "a checkpoint is saved", "--resume")
-    with kept, show_progress() as progress:
-        return run_step(
-            options,
-            folder,
-            force=flags.force,
-            resume="only" if flags.resume else "resume" not in options.flags,
-            progress=progress,
-            tell=note,
-        )
 
 
 @contextmanager

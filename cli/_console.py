@@ -5,8 +5,8 @@ Names and texts may come from strangers, so control characters are escaped (``ta
 """
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich import box
@@ -19,6 +19,7 @@ from tasc.visible import STEERING, visible, visible_line
 if TYPE_CHECKING:
     from tasc.benchmark.results.prediction import StepFigures
 
+Item = TypeVar("Item")
 # Text is printed literally: [brackets] in a path or a label are not markup.
 _plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 out = Console(**_plain)
@@ -79,6 +80,18 @@ def warn_of_rough(figures: "Iterable[StepFigures]") -> None:
             "predicted speed-ups are rough: the durations of forwards varied because the machine "
             "was loaded; run again on an idle machine"
         )
+
+
+def table_of(
+    title: str,
+    items: Iterable[Item],
+    columns: Mapping[str, Callable[[Item], str]],
+    *,
+    text_columns: int = 1,
+) -> None:
+    """Print a table with a row per item; ``columns`` has the text of an item by column name."""
+    rows = [[text(item) for text in columns.values()] for item in items]
+    table(title, list(columns), rows, text_columns=text_columns)
 
 
 def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -17,11 +17,9 @@ from ._console import err, note
 LINE_EVERY_S = 10.0  # a run that logs nothing for longer seems to hang
 
 
-@contextmanager
-def show_progress() -> Iterator[Progress]:
+def show_progress() -> AbstractContextManager[Progress]:
     """Show the progress that is reported to the yielded function."""
-    with _bar() if err.is_terminal else _lines(LINE_EVERY_S) as report:
-        yield report
+    return _bar() if err.is_terminal else _lines(LINE_EVERY_S)
 
 
 @contextmanager

@@ -1,15 +1,25 @@
 """``tasc analyze``: measure how predictable the outputs are, and predict each method's gain."""
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from .._console import say, speedup_text, table, warn_of_rough
+from .._console import say, speedup_text, table, table_of, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.analysis.report import TokenReport
     from tasc.benchmark.results.analysis import AnalysisResults
+    from tasc.benchmark.results.prediction import StepFigures
     from tasc.benchmark.results.search import Drafting, ServedDrafts, Structured
     from tasc.vocab.search.predict import BudgetPoint
+
+# The columns of a table of simulated drafts.
+_FIGURES: "dict[str, Callable[[StepFigures], str]]" = {
+    "tokens/step": lambda d: f"{d.tokens_per_step:.2f}",
+    "95 % CI": lambda d: "{:.2f}–{:.2f}".format(*d.interval) if d.interval else "too few",
+    "steps/output": lambda d: f"{d.steps_per_output:.2f}",
+    "speed-up": speedup_text,
+}
 
 
 def show(found: "AnalysisResults") -> None:
@@ -42,18 +52,15 @@ def show(found: "AnalysisResults") -> None:
         size = found.recommended_size.budget
         say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {same}")
     if found.trim:
-        table(
+        table_of(
             "A smaller vocabulary, predicted by the weights that a step reads",
-            ["rows", "parameters", "of the model", "step ratio"],
-            [
-                [
-                    f"{p.rows:,}",
-                    f"{p.parameters:,}",
-                    f"{p.parameter_share:.0%}",
-                    f"{p.step_ratio:.2f}×",
-                ]
-                for p in found.trim
-            ],
+            found.trim,
+            {
+                "rows": lambda p: f"{p.rows:,}",
+                "parameters": lambda p: f"{p.parameters:,}",
+                "of the model": lambda p: f"{p.parameter_share:.0%}",
+                "step ratio": lambda p: f"{p.step_ratio:.2f}×",
+            },
         )
         say("tasc augment --trim --rows N keeps N tokens, and with them all that the task uses.")
     if found.drafting:
@@ -88,19 +95,16 @@ def _show_tokens(tokens: "TokenReport") -> None:
 
 
 def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
-    table(
+    table_of(
         "TASC-ft: predicted from one merge search on the training outputs",
-        ["new tokens", "tokens/output", "bytes/token", "H2 (bits)", "step ratio"],
-        [
-            [
-                f"{point.added:,}",
-                f"{point.tokens_per_output:.2f}",
-                f"{point.bytes_per_token:.2f}",
-                f"{point.h2_bits:.2f}",
-                f"{point.step_ratio:.2f}×",
-            ]
-            for point in budgets
-        ],
+        budgets,
+        {
+            "new tokens": lambda point: f"{point.added:,}",
+            "tokens/output": lambda point: f"{point.tokens_per_output:.2f}",
+            "bytes/token": lambda point: f"{point.bytes_per_token:.2f}",
+            "H2 (bits)": lambda point: f"{point.h2_bits:.2f}",
+            "step ratio": lambda point: f"{point.step_ratio:.2f}×",
+        },
     )
     say("Step ratio: decoding steps per output without new tokens, divided by steps with them.")
 
@@ -117,20 +121,8 @@ def _show_drafting(drafting: "Drafting") -> None:
         if len(drafting.trials) > 1:
             title = "best settings by tokens per step; --model also predicts speed-ups"
     trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
-    table(
-        f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}",
-        ["", "tokens/step", "95 % CI", "steps/output", "speed-up"],
-        [
-            [
-                trial.method,
-                f"{trial.tokens_per_step:.2f}",
-                "{:.2f}–{:.2f}".format(*trial.interval) if trial.interval else "too few",
-                f"{trial.steps_per_output:.2f}",
-                speedup_text(trial),
-            ]
-            for trial in trials[:4]
-        ],
-    )
+    title = f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}"
+    table_of(title, trials[:4], {"": lambda trial: trial.method, **_FIGURES})
     say(
         "Tokens/step: mean number of tokens committed per step after the prefill. Steps include "
         "the prefill and the end token."
@@ -146,37 +138,22 @@ def _show_structured(found: "Structured") -> None:
         f"{found.determined:.1%} of their tokens and leaves {found.decisions:.2f} per output open."
     )
     if found.methods:
-        table(
-            f"Drafts of {found.constraint}, simulated on {found.samples:,} valid outputs",
-            ["", "tokens/step", "95 % CI", "steps/output", "speed-up"],
-            [
-                [
-                    row.name,
-                    f"{row.tokens_per_step:.2f}",
-                    "{:.2f}–{:.2f}".format(*row.interval) if row.interval else "too few",
-                    f"{row.steps_per_output:.2f}",
-                    speedup_text(row),
-                ]
-                for row in found.methods
-            ],
-        )
+        title = f"Drafts of {found.constraint}, simulated on {found.samples:,} valid outputs"
+        table_of(title, found.methods, {"": lambda method: method.name, **_FIGURES})
 
 
 def _show_serving(serving: "ServedDrafts") -> None:
     engine = serving.engine
-    table(
+    table_of(
         f"Served by {engine}: chains simulated on {serving.samples:,} held-out outputs",
-        ["draft tokens", "steps/output", "tokens/step", f"accepted ({engine})", "speed-up"],
-        [
-            [
-                str(trial.setting.tree_size),
-                f"{trial.steps_per_output:.2f}",
-                f"{trial.tokens_per_step:.2f}",
-                f"{trial.engine_accepted_length:.2f}",
-                speedup_text(trial),
-            ]
-            for trial in serving.trials
-        ],
+        serving.trials,
+        {
+            "draft tokens": lambda trial: str(trial.setting.tree_size),
+            "steps/output": lambda trial: f"{trial.steps_per_output:.2f}",
+            "tokens/step": lambda trial: f"{trial.tokens_per_step:.2f}",
+            f"accepted ({engine})": lambda trial: f"{trial.engine_accepted_length:.2f}",
+            "speed-up": speedup_text,
+        },
     )
     say(f"{engine} reports 1 + accepted tokens per draft; it ignores steps without a draft.")
     say(f"Set --speculative-tokens {serving.speculative_tokens}: {serving.reason}.")

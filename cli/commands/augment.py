@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._console import say, table
+from .._console import say, table, table_of
 
 if TYPE_CHECKING:
     from tasc.vocab.report import AugmentReport, TrimReport
@@ -60,24 +60,20 @@ def _show_trim(trim: "TrimReport") -> None:
 
 
 def _show_recommended_size(curve: "Curve") -> None:
-    recommended = curve.recommended_size
-    around = [p for p in curve.points if p.budget in _around(curve)]
-    table(
-        f"Recommended size: {recommended.budget:,} (overfit penalty {curve.price:g})",
-        ["new tokens", "steps/output", "held out", "seen min", "p10", "median", "risk", "cost"],
-        [
-            [
-                f"{p.budget:,}" + (" ←" if p.budget == recommended.budget else ""),
-                f"{p.train_steps:.2f}",
-                "-" if p.held_out_steps is None else f"{p.held_out_steps:.2f}",
-                f"{p.seen.least:,}",
-                f"{p.seen.tenth:,.0f}",
-                f"{p.seen.median:,.0f}",
-                f"{p.risk:.1%}",
-                f"{p.cost:.3f}",
-            ]
-            for p in around
-        ],
+    recommended = curve.recommended_size.budget
+    table_of(
+        f"Recommended size: {recommended:,} (overfit penalty {curve.price:g})",
+        [p for p in curve.points if p.budget in _around(curve)],
+        {
+            "new tokens": lambda p: f"{p.budget:,}" + (" ←" if p.budget == recommended else ""),
+            "steps/output": lambda p: f"{p.train_steps:.2f}",
+            "held out": lambda p: "-" if p.held_out_steps is None else f"{p.held_out_steps:.2f}",
+            "seen min": lambda p: f"{p.seen.least:,}",
+            "p10": lambda p: f"{p.seen.tenth:,.0f}",
+            "median": lambda p: f"{p.seen.median:,.0f}",
+            "risk": lambda p: f"{p.risk:.1%}",
+            "cost": lambda p: f"{p.cost:.3f}",
+        },
     )
     say(
         "Risk: predicted share of outputs that a rarely seen token may spoil. Cost: decoding time "

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .._console import interval_text, note, print_json, say, table
+from .._console import interval_text, note, print_json, say, table_of
 from .._derive import RunFlags
 
 if TYPE_CHECKING:
@@ -26,22 +26,19 @@ def run(options: "CompareOptions", flags: RunFlags) -> None:
 
 
 def _show(found: "ResultsComparison") -> None:
-    table(
+    table_of(
         f"{found.old} and {found.new}: {found.samples:,} samples",
-        ["model", "method", "figure", "old", "new", "change", "interval", ""],
-        [
-            [
-                change.model,
-                change.method,
-                "speed, ms" if change.what == "speed" else change.what,
-                f"{change.old:.4g}",
-                f"{change.new:.4g}",
-                f"{change.change:{_form(change)}}",
-                interval_text(change.interval, _form(change)),
-                "" if change.verdict == "within the noise" else change.verdict,
-            ]
-            for change in found.changes
-        ],
+        found.changes,
+        {
+            "model": lambda change: change.model,
+            "method": lambda change: change.method,
+            "figure": lambda change: "speed, ms" if change.what == "speed" else change.what,
+            "old": lambda change: f"{change.old:.4g}",
+            "new": lambda change: f"{change.new:.4g}",
+            "change": lambda change: f"{change.change:{_form(change)}}",
+            "interval": lambda change: interval_text(change.interval, _form(change)),
+            "": lambda change: "" if change.verdict == "within the noise" else change.verdict,
+        },
         text_columns=3,
     )
     for line in found.notes:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._console import bounds_text, noted, say, table
+from .._console import bounds_text, noted, say, table_of
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.load import LoadResults
@@ -10,19 +10,16 @@ if TYPE_CHECKING:
 
 def show(found: "LoadResults") -> None:
     """Print a table of servers, comparisons with the first server, and failed requests."""
-    table(
+    table_of(
         f"{found.task.source}: {found.task.samples} samples, "
         f"{found.settings.concurrency} requests in flight",
-        ["endpoint", "requests/s", "ms/sample", "equal"],
-        [
-            [
-                cell.endpoint,
-                f"{cell.requests_per_second:.1f}",
-                "–" if cell.ms_per_sample is None else f"{cell.ms_per_sample:.1f}",
-                f"{cell.equal.identical}/{cell.equal.of}",
-            ]
-            for cell in found.cells
-        ],
+        found.cells,
+        {
+            "endpoint": lambda cell: cell.endpoint,
+            "requests/s": lambda cell: f"{cell.requests_per_second:.1f}",
+            "ms/sample": lambda c: "–" if c.ms_per_sample is None else f"{c.ms_per_sample:.1f}",
+            "equal": lambda cell: f"{cell.equal.identical}/{cell.equal.of}",
+        },
     )
     say(f"Equal: outputs with the same text as {found.cells[0].equal.against}")
     for pair in found.comparisons:

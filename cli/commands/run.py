@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._command import module, output_folder, resumable
-from .._console import note, print_json, say, table
+from .._console import note, print_json, say, table_of
 from .._derive import RunFlags
 from .._progress import show_progress
 
@@ -44,26 +44,25 @@ def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> 
     if flags.json:
         print_json([step.model_dump(mode="json") for step in steps])
         return
-    table(
+    table_of(
         f"{name}: the recipe is valid, {len(steps)} steps",
-        ["step", "command", "reads", "last run", "options"],
-        [
-            [
-                step.name,
-                step.command,
-                ", ".join(step.needs) or "-",
-                "-" if step.last_seconds is None else _duration(step.last_seconds),
-                _options(step),
-            ]
-            for step in steps
-        ],
+        steps,
+        {
+            "step": lambda step: step.name,
+            "command": lambda step: step.command,
+            "reads": lambda step: ", ".join(step.needs) or "-",
+            "last run": lambda step: _duration(step.last_seconds),
+            "options": _options,
+        },
         text_columns=5,
     )
     if any(step.last_seconds is not None for step in steps):
         say("Last run: duration of the run that wrote the step's folder.")
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"

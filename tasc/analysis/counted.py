@@ -27,7 +27,8 @@ from tasc.analysis.sample import RowSample, Sample
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import CountedWords, WordCounter, merge_counts
 from tasc.backend.base import Int64, UInt8
-from tasc.data.stream import Stream, refuse_empty
+from tasc.data.corpus import refuse_empty
+from tasc.data.stream import Stream
 from tasc.errors import IntegrityError
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
@@ -105,7 +106,7 @@ def merge(
     Raises InputError if the split is empty.
     """
     samples, dropped = sum(part.samples for part in parts), sum(part.dropped for part in parts)
-    refuse_empty(stream, samples, dropped)
+    refuse_empty(stream.source, stream.split, samples, dropped)
     progress("merge counts", 0, 2)
     sample, some = Sample(), RowSample()
     for part in parts:

@@ -17,7 +17,7 @@ from tasc.analysis.counted import Counted, CountedSide, Scan, load_counted, merg
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import RowSample, Sample
 from tasc.backend import WordCounter, write_counts
-from tasc.data.stream import Stream, pieces
+from tasc.data.stream import Piece, Stream, pieces
 from tasc.execution.kept import Files, keep, read_files
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
@@ -45,7 +45,7 @@ def scan(
 
 
 def count_rows(
-    stream: Stream,
+    stream: Stream | Piece,
     tokenizer: LoadedTokenizer | None,
     folder: Path,
     progress: Progress = silent,
@@ -183,7 +183,7 @@ def count_pieces(
     return [load_counted(done[number]) for number in sorted(done)]
 
 
-def count_piece(tokenizer: LoadedTokenizer | None, piece: Stream) -> Files:
+def count_piece(tokenizer: LoadedTokenizer | None, piece: Piece) -> Files:
     """Count a piece in a worker; return the files of its counts."""
     with scratch() as folder:
         counted, made = folder / "counted", folder / "made"

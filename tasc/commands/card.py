@@ -3,11 +3,11 @@
 It contains no paths and no times, so the same training writes the same card on every machine.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tasc.data.corpus import Corpus
 from tasc.data.local import is_local
@@ -16,11 +16,10 @@ from tasc.environment import environment
 from tasc.files.packaged import PACKAGED
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code, table
-from tasc.training.core.schedule import TrainReport
 from tasc.training.finetuned import FinetuneResult
 from tasc.training.options import FinetuneOptions
 
-_HELD = {"nf4": "in 4 bits (NF4)", "8bit": "in 8 bits", "none": "not quantized"}
+_QUANTIZED = {"nf4": "in 4 bits (NF4)", "8bit": "in 8 bits", "none": "not quantized"}
 _LONGEST = 300  # characters of a template that are shown
 _CHAT = """messages = [{"role": "user", "content": "your question"}]
 inputs = tokenizer.apply_chat_template(
@@ -36,7 +35,6 @@ model = AutoModelForCausalLM.from_pretrained(folder)
 {inputs}
 output = model.generate(**inputs, max_new_tokens=256, do_sample=False)
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
-_SHELL = "tasc export . --to vllm --output ../served\ntasc serve ../served"
 
 
 def model_card(
@@ -45,8 +43,7 @@ def model_card(
     """Return the Markdown of a merged model's card, with the YAML header that the Hub reads."""
     label, model = resolve_model(options.model)
     local = Path(model).exists()
-    base, path = code(label if local else model), train.source.path
-    data = code(Path(path).name if is_local(path) else path)
+    source, report = train.source, made.report
     header: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
@@ -54,76 +51,35 @@ def model_card(
     }
     if not local:
         header["base_model"] = PACKAGED[model].hub if model in PACKAGED else model
-    if not path.startswith(BUILTIN) and not is_local(path):
-        header["datasets"] = [path]
-    how = "with LoRA adapters merged" if options.adapter == "lora" else "with all weights trained"
-    new = (
-        f" Its tokenizer has {len(made.start.added):,} new tokens (TASC-ft), frequent n-grams of "
-        "the task's outputs, so an output takes fewer decoding steps."
+    if not source.path.startswith(BUILTIN) and not is_local(source.path):
+        header["datasets"] = [source.path]
+    chat = source.chat and not source.names("template")
+    inputs = _CHAT if chat else _PLAIN.format(prompt=source.example())
+    rows = [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in report.evaluations]
+    # The card is not HTML: ``code`` and ``block`` enclose what others wrote.
+    pages = Environment(
+        loader=PackageLoader("tasc.commands"),
+        undefined=StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        keep_trailing_newline=True,
     )
-    chat = _by_chat_template(train)
-    plain = _PLAIN.format(prompt=train.source.example())
-    parts = [
-        f"---\n{yaml.safe_dump(header, sort_keys=False)}---",
-        f"# {base}, fine-tuned on {data}",
-        f"A causal language model: {base} {how}.{new if made.start.added else ''}",
-        f"## Use\n\n{block('python', _PYTHON.format(inputs=_CHAT if chat else plain))}",
-        f"With `tasc`, in this folder:\n\n{block('sh', _SHELL)}",
-        "Engines that load a transformers folder load this one unchanged.",
-    ]
-    sections = {
-        "Data": _data(data, train, validation),
-        "Training": _training(options, made.report),
-        "Results": _results(made.report),
-    }
-    for title, lines in sections.items():
-        parts += [f"## {title}", "\n".join(f"- {line}" for line in lines)]
-    if made.report.evaluations:
-        rows = [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in made.report.evaluations]
-        parts.append(table(["step", "validation loss", "outputs predicted exactly"], rows))
-    return "\n\n".join(parts) + "\n"
-
-
-def _by_chat_template(train: Corpus) -> bool:
-    return train.source.chat and not train.source.names("template")
-
-
-def _data(name: str, train: Corpus, validation: Corpus | None) -> Iterator[str]:
-    source = train.source
-    yield f"Source: {name}, split {code(train.split)}: {len(train.examples):,} examples."
-    if train.dropped:
-        yield f"Left out because their output is empty: {train.dropped:,}."
-    columns = dict.fromkeys((source.input_column, source.output_column))
-    yield f"Columns: {', '.join(map(code, columns))}."
-    template = f"Prompt template: {code(source.template[:_LONGEST])}."
-    yield "Prompts: the tokenizer's chat template." if _by_chat_template(train) else template
-    if validation is not None:
-        yield f"Validation: split {code(validation.split)}, {len(validation.examples):,} examples."
-
-
-def _training(options: FinetuneOptions, report: TrainReport) -> Iterator[str]:
-    yield (
-        f"{report.steps:,} steps of {options.schedule().effective_batch} examples; "
-        f"{report.tokens:,} tokens read, {report.targets:,} learnt; "
-        f"at most {options.max_length:,} tokens per example."
+    pages.filters |= {"code": code, "number": "{:,}".format}
+    return pages.get_template("card.md").render(
+        header=yaml.safe_dump(header, sort_keys=False),
+        base=code(label if local else model),
+        data=code(Path(source.path).name if is_local(source.path) else source.path),
+        lora=options.adapter == "lora",
+        added=len(made.start.added),
+        python=block("python", _PYTHON.format(inputs=inputs)),
+        chat=chat,
+        columns=dict.fromkeys((source.input_column, source.output_column)),
+        template=source.template[:_LONGEST],
+        quantized=_QUANTIZED[options.quantization],
+        versions=environment(),
+        evaluations=table(["step", "validation loss", "outputs predicted exactly"], rows),
+        train=train,
+        validation=validation,
+        options=options,
+        report=report,
     )
-    yield (
-        f"LoRA of rank {options.rank}, alpha {options.alpha}, dropout {options.dropout:g}, on "
-        f"{code(options.target_modules)}; linear layers {_HELD[options.quantization]} during "
-        f"training. Embeddings trained: {options.trained_rows}."
-        if options.adapter == "lora"
-        else "All weights trained, without adapters."
-    )
-    yield f"AdamW, peak learning rate {options.peak:g}; seed {options.seed}."
-    found = environment()
-    packages = [f"{name} {found['packages'][name]}" for name in ("torch", "transformers", "peft")]
-    yield f"Versions: tasc {found['tasc']}, {', '.join(packages)}."
-
-
-def _results(report: TrainReport) -> Iterator[str]:
-    yield f"Training loss of the last step: {report.losses[-1]:.3f} nats per token."
-    if report.kept_step < report.steps:
-        yield f"Weights of step {report.kept_step:,}, which had the best validation result."
-    if report.cut_examples:
-        yield f"Examples cut to the maximum length: {report.cut_examples:,}."
-    yield "The training did not measure quality and speed; `tasc bench` does."

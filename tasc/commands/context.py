@@ -98,8 +98,7 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
 
 def unwritten(corpus: Corpus) -> Corpus:
     """Return chats with the text of their messages as prompts, without roles."""
-    examples = (replace(example, turn=None) for example in corpus.examples)
-    return replace(corpus, examples=tuple(examples))
+    return replace(corpus, examples=tuple(replace(e, turn=None) for e in corpus.examples))
 
 
 def _template(options: StepOptions) -> ChatTemplate | None:

@@ -34,7 +34,6 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
     facts = environment()
     page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     free = os.sysconf("SC_AVPHYS_PAGES")
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "tasc": facts["tasc"],
         "commit": facts["git"] or "unknown",
@@ -44,7 +43,7 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
         "cores": facts["machine"]["cores"],
         "threads": torch.get_num_threads(),
         "memory": {"total GiB": _gib(page * pages), "free GiB": _gib(page * free)},
-        "gpus": gpus,
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "kernels": {"native": "built", "cuda": cuda.state()},
         "recipes": names(),
         **({f"T(k) of {options.model}, ms": _steps(options)} if options.model else {}),

@@ -1,6 +1,7 @@
 """Reading a recipe: a YAML file that names data and a chain of steps, checked whole."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,6 +30,7 @@ from tasc.options.references import expanded, parse_label
 from tasc.options.task import Options, Task, as_task
 
 _MOST_PROBLEMS = 20  # printed per file
+_NAME = re.compile("[^.~/=-][^/=]*")  # of a step
 _LONGEST_NAME = 100  # bytes of a step's, which names folders
 
 
@@ -199,13 +201,8 @@ def _step(
 
 
 def _check_name(name: str) -> None:
-    if (
-        not name.isprintable()
-        or set(name) & set("/=")
-        or name.startswith((".", "~", "-"))
-        or not name.strip()
-        or len(name.encode()) > _LONGEST_NAME
-    ):
+    named = _NAME.fullmatch(name) and name.isprintable() and name.strip()
+    if not named or len(name.encode()) > _LONGEST_NAME:
         raise InputError(
             "a step's name is that of its folder, printable, without / or =, and does not begin "
             f"with . ~ or -, got {name!r:.60}"

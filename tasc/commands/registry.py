@@ -33,8 +33,7 @@ class Command:
 
     def function(self) -> Callable[[Any, Any], Any]:
         """Import the call, which takes the options and the step's context."""
-        function: Callable[[Any, Any], Any]
-        function = getattr(import_module("tasc.commands.calls"), self.call)
+        function: Callable[[Any, Any], Any] = _class(f"commands.calls:{self.call}")
         return function
 
     def read_report(self, file: Path) -> Any:  # noqa: ANN401 - a class of the table

@@ -14,7 +14,6 @@ import textwrap
 import tokenize
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -37,14 +36,7 @@ _SKIPPED = frozenset(
 
 Row = tuple[str, str]  # input, output
 Rows = dict[str, list[Row]]  # by split
-
-
-@dataclass(frozen=True)
-class _Library:
-    """The results of one pass over the library."""
-
-    snippets: list[str]
-    documented: list[tuple[str, str, str]]  # module, function without docstring, first line
+Documented = tuple[str, str, str]  # module, function without docstring, first line of that
 
 
 def read(source: Source, split: str) -> Table:
@@ -74,7 +66,8 @@ def check(source: Source, split: str) -> tuple[Callable[[], Rows], str]:
 def _token_task() -> Rows:
     rows: Rows = {split: [] for split in SPLITS}
     room = dict(zip(SPLITS, (share * _ROWS_PER_SHARE for share in _SHARES), strict=True))
-    for snippet in sorted(set(_library().snippets), key=_hash):
+    snippets, _ = _library()
+    for snippet in sorted(set(snippets), key=_hash):
         split = _split_of(snippet)
         if len(rows[split]) < room[split]:
             rows[split].append((snippet, token_types(snippet)))
@@ -85,7 +78,8 @@ def _token_task() -> Rows:
 def _docs_task() -> Rows:
     rows: Rows = {split: [] for split in SPLITS}
     seen = set()
-    for module, function, line in _library().documented:
+    _, documented = _library()
+    for module, function, line in documented:
         if function not in seen:
             seen.add(function)
             rows[_split_of(module)].append((function, line))
@@ -113,30 +107,28 @@ def _split_of(text: str) -> str:
 
 
 @cache
-def _library() -> _Library:
-    found = _Library([], [])
+def _library() -> tuple[list[str], list[Documented]]:
+    """Return the snippets and the documented functions of the library, in one pass."""
+    snippets, documented = list[str](), list[Documented]()
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)
-        if _SKIPPED.isdisjoint(name.parts):
-            _search(name.as_posix(), path, found)
-    if not found.snippets:
+        if not _SKIPPED.isdisjoint(name.parts):
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            with warnings.catch_warnings(action="ignore"):  # about invalid escapes
+                tree = ast.parse(text)
+        except (SyntaxError, ValueError):
+            continue
+        lines = text.split("\n")  # like ast, which does not split at form feeds
+        for node in _statements(tree.body):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                documented += _documented(name.as_posix(), node, lines)
+            snippets += _snippet(node, lines)
+    if not snippets:
         raise InputError(f"{root}: no source of the standard library; use a file instead")
-    return found
-
-
-def _search(module: str, path: Path, found: _Library) -> None:
-    try:
-        text = path.read_text(encoding="utf-8")
-        with warnings.catch_warnings(action="ignore"):  # about invalid escapes
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    lines = text.split("\n")  # like ast, which does not split at form feeds
-    for node in _statements(tree.body):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.documented.extend(_documented(module, node, lines))
-        found.snippets.extend(_snippet(node, lines))
+    return snippets, documented
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -165,7 +157,7 @@ def _snippet(node: ast.stmt, lines: list[str]) -> Iterator[str]:
 
 def _documented(
     module: str, node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[Documented]:
     doc = ast.get_docstring(node)
     if not doc or len(node.body) < 2:
         return

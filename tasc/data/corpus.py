@@ -38,9 +38,7 @@ class Rows:
     inputs: Sequence[str]
     outputs: Sequence[str]
     prompt: Callable[[int], str]  # returns the prompt of row i
-    # A number below 2^63 for each row that increases through the split and does not depend on how
-    # much of it is read.
-    offsets: Sequence[int]
+    offsets: Sequence[int]  # of each row, as in ``Table``; different for the answers of a chat
     # The words of the inputs if that column holds lists, else None.
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None  # likewise for the outputs
@@ -127,9 +125,8 @@ class Corpus:
     examples: tuple[Example, ...]  # in the order of the source, none with an empty output
     fingerprint: str  # sha256 of their contents (hexadecimal)
     dropped: int = 0  # number of rows with an empty output
-    # The words of the inputs if that column holds lists, else None.
-    listed_inputs: tuple[Words, ...] | None = None
-    listed_outputs: tuple[Words, ...] | None = None  # likewise for the outputs
+    listed_inputs: tuple[Words, ...] | None = None  # as in ``Rows``, ``input_words``
+    listed_outputs: tuple[Words, ...] | None = None
     recognised: str = ""  # how the columns were recognised; empty if the user named them
     end: str | None = None  # the token that ends an output, if a chat template writes one
     offsets: Sequence[int] = ()  # as in ``Rows``; by default the numbers of the examples
@@ -196,14 +193,8 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         raise InputError(f"limit is {limit}: pass 1 or more")
     source, how = as_recognised(source, split)
     table = read_table(source, split)
-    if not table.length:
-        raise InputError(f"{source.path}: the split {table.split!r} is empty: choose another")
     rows = Rows.of(source, table)
-    if not rows.outputs:
-        raise InputError(
-            f"{source.path}: all {table.length} outputs of the split {table.split!r} are empty "
-            f"(column {source.output_column!r}): choose another output column"
-        )
+    refuse_empty(source, table.split, len(rows.outputs), rows.dropped)
     kept = list(range(len(rows.outputs)))
     if limit is not None and limit < len(kept):
         kept = sorted(random.Random(seed).sample(kept, limit))
@@ -222,6 +213,18 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         listed_outputs=listed[1],
         recognised=how,
         offsets=tuple(rows.offsets[i] for i in kept),
+    )
+
+
+def refuse_empty(source: Source, split: str, samples: int, dropped: int) -> None:
+    """Raise InputError if a split has no ``samples``, because it is empty or they were dropped."""
+    if samples:
+        return
+    if not dropped:
+        raise InputError(f"{source.path}: the split {split!r} is empty: choose another")
+    raise InputError(
+        f"{source.path}: all {dropped} outputs of the split {split!r} are empty (column "
+        f"{source.output_column!r}): choose another split or output column"
     )
 
 

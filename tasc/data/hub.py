@@ -56,19 +56,14 @@ def _check_reachable(path: str) -> None:
 
     With HF_HUB_OFFLINE set there is no check, and a cached copy is used if there is one.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import (
-        HFValidationError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub import HfApi, errors
 
     try:
         with quiet_datasets():
             HfApi().dataset_info(path, timeout=10)
-    except OfflineModeIsEnabled:
+    except errors.OfflineModeIsEnabled:
         return
-    except (RepositoryNotFoundError, HFValidationError):
+    except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise InputError(
             f"{path} is neither a local file or folder nor a dataset on the Hub: pass another "
             "path, or for a recipe the folder with the data as --data-dir"

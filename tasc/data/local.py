@@ -161,7 +161,11 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
             f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
-        yield from _table(path, form, columns, size)
+        read_columns, start = (csv_columns if form == "csv" else parquet_columns), 0
+        for part in read_columns(path, columns, size):
+            end = start + len(part[columns[0]])
+            yield part, list(range(start, end))
+            start = end
         return
     entries = _entries(span)
     while chunk := list(islice(entries, size)):
@@ -225,12 +229,3 @@ def _no_object(row: object, position: str) -> InputError:
     return InputError(
         f"{position}: expected a JSON object, found a {type(row).__name__}: write one row per line"
     )
-
-
-def _table(path: Path, form: str, columns: Sequence[str], size: int) -> Iterator[Batch]:
-    read_columns = csv_columns if form == "csv" else parquet_columns
-    start = 0
-    for part in read_columns(path, columns, size):
-        count = len(part[columns[0]])
-        yield part, list(range(start, start + count))
-        start += count

@@ -9,7 +9,6 @@ from tasc.data import local
 from tasc.data.corpus import ROWS, Corpus, Rows, as_recognised, load
 from tasc.data.local import Span
 from tasc.data.source import Source
-from tasc.errors import InputError
 
 PIECE = 16 << 20  # most bytes or characters that a worker reads at a time
 _FEWEST, _SMALLEST = 32, 1 << 18  # number of pieces of a small split, and their least bytes
@@ -28,9 +27,8 @@ class FileStream:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the bytes and of the input and output columns."""
-        digest = hashlib.sha256(
-            "\0".join([self.source.input_column, self.source.output_column]).encode()
-        )
+        columns = f"{self.source.input_column}\0{self.source.output_column}"
+        digest = hashlib.sha256(columns.encode())
         for span in self.spans:
             digest.update(_hash(span))
         return digest.hexdigest()
@@ -73,11 +71,7 @@ class RowRange:
 class LoadedRows:
     """Rows in memory, which can be sent to another process."""
 
-    source: Source
-    split: str
     loaded: tuple[Rows, ...]
-    fingerprint: str = ""
-    recognised: str = ""
 
     def rows(self) -> Iterator[Rows]:
         return iter(self.loaded)
@@ -85,7 +79,8 @@ class LoadedRows:
 
 # A split that can be read row by row, any number of times. ``rows`` yields the rows in order, some
 # at a time, and raises InputError if one is malformed.
-Stream = Corpus | FileStream | RowRange | LoadedRows
+Stream = Corpus | FileStream | RowRange
+Piece = FileStream | LoadedRows  # a part of a split, for a worker
 
 
 def open_stream(source: Source, split: str, *, limit: int | None = None, seed: int = 0) -> Stream:
@@ -115,7 +110,7 @@ def shard(stream: Stream, first: int, of: int, last: int = 0) -> Stream:
     return RowRange(stream.source, stream.split, name, stream.recognised, stream, first, last, of)
 
 
-def pieces(stream: Stream) -> Iterator[Stream]:
+def pieces(stream: Stream) -> Iterator[Piece]:
     """Yield the parts of a split for workers. They depend only on the split."""
     if isinstance(stream, FileStream) and _has_lines(stream):
         total = sum(span.path.stat().st_size for span in stream.spans)
@@ -129,20 +124,9 @@ def pieces(stream: Stream) -> Iterator[Stream]:
         loaded.append(rows.with_prompts())
         size += sum(map(len, (*rows.inputs, *rows.outputs)))
         if size >= PIECE:
-            yield LoadedRows(stream.source, stream.split, tuple(loaded))
+            yield LoadedRows(tuple(loaded))
             loaded, size = [], 0
-    yield LoadedRows(stream.source, stream.split, tuple(loaded))
-
-
-def refuse_empty(stream: Stream, samples: int, dropped: int) -> None:
-    """Raise InputError if a split has no rows or no outputs."""
-    if samples:
-        return
-    what = f"all {dropped} outputs of the split are" if dropped else "the split is"
-    raise InputError(
-        f"{stream.source.path} ({stream.split}): {what} empty (column "
-        f"{stream.source.output_column!r}); choose another split or output column"
-    )
+    yield LoadedRows(tuple(loaded))
 
 
 def _has_lines(stream: FileStream) -> bool:

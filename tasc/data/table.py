@@ -29,9 +29,7 @@ class Table:
 
     def texts(self, name: str) -> list[str]:
         """Return a column as text: lists are joined by spaces, null is empty."""
-        return [
-            self.text(name, position, value) for position, value in enumerate(self.columns[name])
-        ]
+        return [self.text(name, i, value) for i, value in enumerate(self.columns[name])]
 
     def words(self, name: str) -> list[tuple[str, ...]] | None:
         """Return the words of a column of lists; None if no value is a list."""

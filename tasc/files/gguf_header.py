@@ -134,9 +134,6 @@ def _tensor(cursor: _Cursor) -> tuple[str, TensorInfo]:
     name, (dimensions,) = cursor.text(), cursor.numbers("I")
     if dimensions > _MOST_DIMENSIONS:
         raise ValueError(f"tensor {name!r:.60} has {dimensions} dimensions")
-    shape, (kind,), (start,) = (
-        cursor.numbers("Q", dimensions),
-        cursor.numbers("I"),
-        cursor.numbers("Q"),
-    )
+    shape = cursor.numbers("Q", dimensions)
+    (kind,), (start,) = cursor.numbers("I"), cursor.numbers("Q")
     return name, TensorInfo(shape[::-1], kind, start)

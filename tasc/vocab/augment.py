@@ -19,7 +19,7 @@ from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
-from tasc.report.charts import Chart, chart
+from tasc.report.charts import chart
 from tasc.report.html import template
 from tasc.report.record import Reported
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -28,7 +28,7 @@ from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
 from tasc.vocab.measure.compression import apply_merges
 from tasc.vocab.measure.saved import changed_outputs, check_round_trip
 from tasc.vocab.report import AugmentReport, OutputSizes, TrimReport
-from tasc.vocab.search.budget import MOST, Point, Sightings, budget_curve
+from tasc.vocab.search.budget import MOST, Sightings, budget_curve
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Refined, Refiner
@@ -194,44 +194,29 @@ def render(result: AugmentReport, source: str) -> str:
     """Return ``budget.html``: benefit and cost by number of new tokens, escaped."""
     points, recommended_size = result.curve.points, result.curve.recommended_size
     marks: dict[float, str] = {recommended_size.budget: f"recommended: {recommended_size.budget:,}"}
+    train = [(p.budget, p.train_steps) for p in points]
+    held_out = [(p.budget, p.held_out_steps) for p in points if p.held_out_steps is not None]
+    steps = held_out or train
+    cost = {
+        "steps": [(budget, n / steps[0][1]) for budget, n in steps],
+        "cost": [(p.budget, p.cost) for p in points],
+    }
+    if points[0].parameters is not None:
+        cost["time of a step"] = [(p.budget, 1 + p.slower) for p in points]
+    added = [p for p in points if p.budget]
+    seen: dict[str, list[tuple[int, float]]] = {
+        "median": [(p.budget, p.seen.median) for p in added],
+        "10th percentile": [(p.budget, p.seen.tenth) for p in added],
+        "rarest": [(p.budget, p.seen.least) for p in added],
+    }
+    gain = {"training outputs": train, "held-out outputs": held_out}
+    axis, title = "new tokens", "How often new tokens are seen"
     return template("tasc.vocab", "budget.html").render(
         result=result,
         source=source,
         points=points,
         recommended_size=recommended_size,
-        gain=_gain(points, marks),
-        cost=_cost(points, marks),
-        seen=_seen(points),
+        gain=chart("Gain", gain, axis, "decoding steps per output", marks=marks),
+        cost=chart("Cost", cost, axis, "against no new tokens", marks=marks),
+        seen=chart(title, seen, axis, "occurrences in training", log="y"),
     )
-
-
-def _gain(points: Sequence[Point], marks: dict[float, str]) -> Chart:
-    lines = {
-        "training outputs": [(p.budget, p.train_steps) for p in points],
-        "held-out outputs": [
-            (p.budget, p.held_out_steps) for p in points if p.held_out_steps is not None
-        ],
-    }
-    return chart("Gain", lines, "new tokens", "decoding steps per output", marks=marks)
-
-
-def _cost(points: Sequence[Point], marks: dict[float, str]) -> Chart:
-    """Draw the cost that is minimised, and its parts."""
-    steps = [p.train_steps if p.held_out_steps is None else p.held_out_steps for p in points]
-    lines = {
-        "steps": [(p.budget, n / steps[0]) for p, n in zip(points, steps, strict=True)],
-        "cost": [(p.budget, p.cost) for p in points],
-    }
-    if points[0].parameters is not None:
-        lines["time of a step"] = [(p.budget, 1 + p.slower) for p in points]
-    return chart("Cost", lines, "new tokens", "against no new tokens", marks=marks)
-
-
-def _seen(points: Sequence[Point]) -> Chart:
-    names = {"median": "median", "tenth": "10th percentile", "least": "rarest"}
-    lines = {
-        label: [(p.budget, getattr(p.seen, name)) for p in points if p.budget]
-        for name, label in names.items()
-    }
-    title = "How often new tokens are seen"
-    return chart(title, lines, "new tokens", "occurrences in training", log="y")

@@ -24,7 +24,7 @@ def word_stats(samples, n_max):
 @given(SAMPLES)
 def test_counts_are_those_of_one_long_stream(samples):
     if not samples:
-        with pytest.raises(InputError, match="the split is empty"):
+        with pytest.raises(InputError, match="the split 'train' is empty"):
             word_stats(samples, 3)
         return
     stream = [word for sample in samples for word in sample]

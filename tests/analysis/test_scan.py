@@ -100,7 +100,7 @@ def test_a_faulty_row_is_named_and_empty_splits_are_refused(task, tokenizer):
     with pytest.raises(InputError, match=r"train\.jsonl:2: invalid JSON"):
         scan(open_stream(Source(str(task)), "train"), tokenizer)
     task.write_text('{"input": "a", "output": ""}\n')
-    with pytest.raises(InputError, match="all 1 outputs of the split are empty"):
+    with pytest.raises(InputError, match="all 1 outputs of the split 'train' are empty"):
         scan(open_stream(Source(str(task)), "train"))
 
 

@@ -1,9 +1,7 @@
-"""Splits for data that come in one: files beside the recipe, with nobody's file changed."""
+"""Splits for data that come in one."""
 
 import hashlib
 import json
-from collections.abc import Mapping
-from pathlib import Path
 
 from tasc.data.chat import turns
 from tasc.data.corpus import read_table
@@ -47,13 +45,6 @@ def hold_out(source: Source, seed: int) -> dict[str, list[str]]:
             f"a tenth of for validation and test: add some, to {FEWEST} or more"
         )
     return _divided(lines, seed)
-
-
-def write_splits(folder: Path, held: Mapping[str, list[str]]) -> None:
-    """Write a file for each split into a new folder."""
-    folder.mkdir()
-    for name, lines in held.items():
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _divided(lines: list[str], seed: int) -> dict[str, list[str]]:

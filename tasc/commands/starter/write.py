@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import Field, field_validator
 
 from tasc.commands.starter.fit import Fit, fit, within
-from tasc.commands.starter.holdout import hold_out, write_splits
+from tasc.commands.starter.holdout import hold_out
 from tasc.commands.starter.infer import Inferred, infer
 from tasc.data.corpus import Corpus, as_recognised, load, splits
 from tasc.data.local import is_local
@@ -137,7 +137,9 @@ def start_recipe(options: InitOptions) -> Started:
     files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
     with writing(recipe):
         if folder is not None:
-            write_splits(folder, held)
+            folder.mkdir()
+            parts = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
+            files = parts | files
         for file, text in files.items():
             file.write_text(text, encoding="utf-8")
     return Started(

@@ -23,11 +23,8 @@ def check_round_trip(
     """
     expected = base.decode_batch(_rows(before))
     actual = saved.decode_batch(_rows(after))
-    broken = [
-        (old, new)
-        for text, old, new in zip(texts, expected, actual, strict=True)
-        if new not in (old, text)
-    ]
+    decoded = zip(texts, expected, actual, strict=True)
+    broken = [(old, new) for text, old, new in decoded if new not in (old, text)]
     if broken:
         raise InputError(
             f"{base.path}: with new tokens {len(broken)} of {len(texts)} outputs decode wrongly, "

@@ -32,7 +32,6 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
     from safetensors import SafetensorError, safe_open
 
     folder = folder.expanduser()
-    files = sorted(folder.glob("*.safetensors"))
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
@@ -40,7 +39,7 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
     except _NOT_A_MODEL:
         return None
     shapes: dict[str, tuple[int, ...]] = {}
-    for file in files:
+    for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="numpy") as weights:
                 names = weights.keys()

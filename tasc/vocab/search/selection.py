@@ -50,7 +50,11 @@ def select(
     last merge.
     """
     size = len(vocabulary)
-    length, live = _shortest(result, size, dropped, budget)
+    length, live = 0, dict[int, int]()
+    for _, live in live_tokens(result, size, dropped):
+        length += 1
+        if len(live) == budget:
+            break
     written: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids and kept tokens
     spelled: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids
     tokens: list[NewToken] = []
@@ -74,18 +78,6 @@ def select(
         rules=_rules(result, length, vocabulary, live),
         length=length,
     )
-
-
-def _shortest(
-    result: MergeResult, size: int, dropped: AbstractSet[bytes], budget: int | None
-) -> tuple[int, dict[int, int]]:
-    """Return the number of merges that leave ``budget`` live tokens, and the count of each."""
-    length, live = 0, dict[int, int]()
-    for _, live in live_tokens(result, size, dropped):
-        length += 1
-        if len(live) == budget:
-            break
-    return length, live
 
 
 def live_tokens(

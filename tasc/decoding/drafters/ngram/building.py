@@ -18,7 +18,8 @@ from typing import BinaryIO
 import numpy as np
 
 from tasc._native import NgramBuilder, NgramIndex, pack_text, place_entries
-from tasc.data.stream import Stream, open_stream, refuse_empty, shard
+from tasc.data.corpus import refuse_empty
+from tasc.data.stream import Stream, open_stream, shard
 from tasc.decoding.drafters.ngram.index import (
     BLOCK_HEADER,
     FILE,
@@ -292,6 +293,6 @@ def _batches(stream: Stream, template: ChatTemplate | None) -> Iterator[list[str
         if len(batch) >= _TEXTS or size >= _CHARACTERS:
             yield batch
             batch, size = [], 0
-    refuse_empty(stream, samples, dropped)
+    refuse_empty(stream.source, stream.split, samples, dropped)
     if batch:
         yield batch

@@ -159,7 +159,8 @@ class Run:
         for i in range(self.group.rank, len(micro), self.group.size):
             batch = collate(self.examples, micro[i]).to(self.device)
             self._seed(step, i)
-            loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.schedule.bfloat16):
+                loss = self.loss(self.model, batch) / targets
             torch.autograd.backward(loss)
             total += float(loss.detach())
         total = self.group.total(total)

@@ -37,23 +37,18 @@ class EagleLoss:
         self.embedding: nn.Module = model.get_input_embeddings()
         self.lm_head: nn.Linear = model.get_output_embeddings()
 
-    def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the loss in nats, summed over the states that lead to targets."""
-        with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
-            return self._loss(*self._states(model, batch))
+        return self._loss(*self._states(model, batch))
 
-    def score(
-        self, model: nn.Module, batch: Batch, *, bfloat16: bool
-    ) -> tuple[float, int, int, int]:
+    def score(self, model: nn.Module, batch: Batch) -> tuple[float, int, int, int]:
         """Return the loss, the targets, and how often the likeliest token is the target's."""
-        agreed = 0
-        with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
-            predicted, tokens, true = self._states(model, batch)
-            loss = float(self._loss(predicted, tokens, true))
-            pieces = (torch.split(rows, _ROWS) for rows in (predicted, tokens))
-            for some, wanted in zip(*pieces, strict=True):
-                logits = self.lm_head(some.to(self.lm_head.weight.dtype))
-                agreed += int((logits.argmax(-1) == wanted).sum())
+        predicted, tokens, true = self._states(model, batch)
+        loss, agreed = float(self._loss(predicted, tokens, true)), 0
+        pieces = (torch.split(rows, _ROWS) for rows in (predicted, tokens))
+        for some, wanted in zip(*pieces, strict=True):
+            logits = self.lm_head(some.to(self.lm_head.weight.dtype))
+            agreed += int((logits.argmax(-1) == wanted).sum())
         return loss, int((batch.labels != IGNORED).sum()), agreed, len(predicted)
 
     def _states(self, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

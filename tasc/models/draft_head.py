@@ -125,11 +125,18 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             "--draft-head writes, or train one with it"
         )
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
+    rows, d = model.get_input_embeddings().weight.shape
+    width = model.get_output_embeddings().weight.shape[1]
+    head_files.check(folder, values, d, rows)
+    if d != width:
+        raise InputError(
+            f"the model has embeddings of size {d} and an LM head of size {width}, but draft head "
+            f"{folder} needs one size for both: use a method without a head, such as tasc-spec"
+        )
     fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
     try:
         with quiet():
             config = LlamaConfig(**{k: v for k, v in values.items() if k in _CONFIG_KEYS})
-            head_files.check(folder, config.hidden_size, config.vocab_size, model)
             with torch.device("meta"):  # compare an untrusted config's sizes before allocating them
                 skeleton = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
             _fill(folder, skeleton, weights)

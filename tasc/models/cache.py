@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DynamicLayer
 
 from tasc import _native
 from tasc.backend import cuda
@@ -146,25 +146,13 @@ class KVCache:
         self.first, self.length = 0, int(lengths.max(initial=0))
 
 
-class Layer(CacheLayerMixin):  # type: ignore[misc]
-    """transformers' view of one layer of a cache that allocates its own memory."""
-
-    is_sliding = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        pass
-
-
-class KVLayer(Layer):
-    """One attention layer of a KVCache."""
+class KVLayer(DynamicLayer):  # type: ignore[misc]
+    """One attention layer of a KVCache, as transformers' models use it."""
 
     def __init__(self, kv_cache: KVCache, index: int) -> None:
         super().__init__()
         self.kv_cache, self.index = kv_cache, index
+        self.is_initialized = True
 
     def update(
         self,
@@ -177,12 +165,6 @@ class KVLayer(Layer):
 
     def get_seq_length(self) -> int:
         return self.kv_cache.length
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.kv_cache.length + query_length, 0
-
-    def get_max_length(self) -> int:
-        return -1  # it grows
 
 
 def tree_cache(kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> tuple[Cache, KVCache]:

@@ -13,12 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicLayer
 
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
 from tasc.models import attention
-from tasc.models.cache import Layer
 from tasc.models.proof import prove
 from tasc.models.stateful import StatefulTarget
 from tasc.models.target import Target, Tree
@@ -217,7 +216,7 @@ class Step:
         return graph, logits
 
 
-class _Layer(Layer):
+class _Layer(DynamicLayer):  # type: ignore[misc]
     """A cache layer that writes at ``slots`` and returns the first ``keys`` positions."""
 
     is_compileable = True
@@ -228,6 +227,7 @@ class _Layer(Layer):
         if data is not None:
             self.keys, self.values = data[0], data[1]
         self.slots, self.shown = slots, keys
+        self.is_initialized = True
 
     def update(
         self,
@@ -246,9 +246,6 @@ class _Layer(Layer):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002
         return self.shown, 0
-
-    def get_max_length(self) -> int:
-        return self.shown
 
 
 def tree_mask(

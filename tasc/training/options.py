@@ -222,18 +222,21 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         whole = self.effective_batch or (_HEAD_BATCH if self.draft_head else _BATCH)
+        of_head: dict[str, Any] = {
+            "shape": "cosine",
+            "warmup_steps": 20,
+            "floor": 0.05,
+            "clip": 0.5,
+        }
         return Schedule(
             epochs=self.epochs,
             micro_batch=min(self.batch_size, whole),
             effective_batch=whole,
-            shape="cosine" if self.draft_head else "linear",
-            warmup_steps=20 if self.draft_head else 0,
-            floor=0.05 if self.draft_head else 0.0,
-            clip=0.5 if self.draft_head else 1.0,
             bfloat16=bfloat16,
             checkpoint_steps=self.checkpoint_steps,
             patience=self.patience,
             seed=self.seed,
+            **(of_head if self.draft_head else {}),
         )
 
     @model_validator(mode="after")

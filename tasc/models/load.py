@@ -117,14 +117,13 @@ def check_model(path: str, *, reduce: bool = False) -> tuple[Path, PreTrainedCon
 def resolve_device(device: Device) -> str:
     """Return "cpu", or this process's current CUDA device, such as "cuda:0".
 
-    Raises:
-        UnavailableError: ``device`` is "cuda" and there is none.
+    Raises UnavailableError if ``device`` is "cuda" and there is none.
     """
-    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
-        return "cpu"
-    if not torch.cuda.is_available():
+    if device != "cpu" and torch.cuda.is_available():
+        return f"cuda:{torch.cuda.current_device()}"
+    if device == "cuda":
         raise UnavailableError(f"device {device}: no CUDA device found: use --device cpu")
-    return f"cuda:{torch.cuda.current_device()}"
+    return "cpu"
 
 
 def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:

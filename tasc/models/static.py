@@ -39,16 +39,12 @@ def target_for(
     the model's own.
     """
     captured = graphs == "auto" and model.device.type == "cuda"
-    target: Target
-    if attention.is_stateful(model):
-        target = StatefulTarget(model)
-        prove(target)
-    elif captured or compiled:
-        target = StaticTarget(model, graphs=captured, compiled=compiled)
+    stateful = attention.is_stateful(model)
+    if (captured or compiled) and not stateful:
         prove(StaticTarget(model, graphs=False))  # the same steps, without capturing them
-    else:
-        target = Target(model)
-        prove(target)
+        return StaticTarget(model, graphs=captured, compiled=compiled)
+    target = StatefulTarget(model) if stateful else Target(model)
+    prove(target)
     return target
 
 

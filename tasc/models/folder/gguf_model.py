@@ -49,11 +49,8 @@ def converted(file: Path) -> Path:
     """Return the model folder of a GGUF file; the cache has one for each content.
 
     Weights become bfloat16 if the file has only such matrices, otherwise float32, with the
-    values of the file.
-
-    Raises:
-        InputError: the file is damaged, or its model or tokenizer is not supported.
-        StorageError: the disk is full.
+    values of the file. Raises InputError if the file is damaged, or its model or tokenizer is not
+    supported, and StorageError if the disk is full.
     """
     folder = cache_folder() / "models" / f"{sha256(file)[:32]}-{_FORMAT}"
     if (folder / CONFIG).is_file():
@@ -189,14 +186,16 @@ def _llama3_factors(theta: float, size: int, factor: float) -> np.ndarray:
 
 def _tensors(header: GgufHeader, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Yield each tensor, float32, with its name in transformers."""
-    heads = {"q": config["num_attention_heads"], "k": config["num_key_value_heads"]}
+    heads: dict[str, int] = {}
+    if config["model_type"] in _PAIRED:
+        heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     for given in header.tensors:
         if given == _FACTORS:
             continue
         values, name = _values(header, given), _name(header, given)
-        count = next((n for p, n in heads.items() if f".self_attn.{p}_proj." in name), 0)
-        if count and config["model_type"] in _PAIRED:
-            values = _halves(header, given, values, count)
+        layer = name.split(".")[-2]
+        if layer in heads:
+            values = _halves(header, given, values, heads[layer])
         yield name, values
 
 

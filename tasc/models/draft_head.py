@@ -113,9 +113,8 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
 def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     """Load the head in ``path`` for ``model``: one of ours, or a published EAGLE-1/2 checkpoint.
 
-    Raises:
-        InputError: there is no head in safetensors, or it belongs to another model.
-        IntegrityError: its weights are damaged.
+    Raises InputError if there is no head in safetensors, or it belongs to another model, and
+    IntegrityError if its weights are damaged.
     """
     folder = head_files.find(path)
     values, weights = head_files.read(folder)

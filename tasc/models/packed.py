@@ -162,8 +162,7 @@ def is_packed(model: nn.Module) -> bool:
 
 def is_int8(model: nn.Module) -> bool:
     """Return whether ``model`` has packed layers whose weights have 8 bits."""
-    layers = (module for module in model.modules() if isinstance(module, PackedLinear))
-    return any(layer.scales is not None for layer in layers)
+    return any(isinstance(m, PackedLinear) and m.scales is not None for m in model.modules())
 
 
 @cache

@@ -21,9 +21,7 @@ def find(path: Path) -> Path:
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return config.json and the tensors.
 
-    Raises:
-        InputError: there are no tensors in safetensors, or no config.json.
-        IntegrityError: the tensors are damaged.
+    Raises InputError if one of the files is missing, and IntegrityError for damaged tensors.
     """
     file, what = folder / WEIGHTS, f"draft head {folder}"
     if not file.is_file():

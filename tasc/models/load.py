@@ -46,12 +46,10 @@ def load_model(
     config.json is checked against the weights before the model is built.
 
     Args:
-        path: a folder with config.json and safetensors weights, a GGUF file, a packaged model
-            such as "smollm2", or a Hub id.
-        dtype: of the parameters; "auto" is the checkpoint's. With ``quantize``, of the unquantised
-            ones (embeddings, norms, LM head).
+        path: a model folder, a GGUF file, a packaged model such as "smollm2", or a Hub id.
+        dtype: of the parameters that are not quantised; "auto" is the checkpoint's.
         device: "auto" is the first CUDA device, else the CPU.
-        quantize: of the linear layers except the LM head, by bitsandbytes: "nf4" with double
+        quantize: the linear layers except the LM head, by bitsandbytes: "nf4" with double
             quantisation (QLoRA, Dettmers et al. 2023, section 3) and bfloat16 compute (float32 if
             ``dtype`` is "float32"), or "8bit" (LLM.int8(), arXiv 2208.07339), which also rounds
             the inputs of these layers to 8 bits.

@@ -63,9 +63,8 @@ def prove(target: Target) -> None:
     """Check that ``target`` gives its model's own logits, once per architecture.
 
     A success is stored in the user's cache. The target loses its sequences. A model with too few
-    positions for a tree passes, as it will decode none.
-
-    Raises UnavailableError if logits differ from the model's own by more than rounding.
+    positions for a tree passes, as it will decode none. Raises UnavailableError if logits differ
+    from the model's own by more than rounding.
     """
     identity = _identity(target)
     path = disk_cache.entry("proof", identity)

@@ -63,12 +63,18 @@ def load_model(
     target_device = resolve_device(device)
     reduce = quantize != "none"
     folder, config = check_model(path, reduce=reduce)
-    options: dict[str, Any] = {"dtype": dtype}
+    options = _LOCAL | {"dtype": dtype}
     if reduce:
         options["quantization_config"] = _quantization(quantize, dtype)
         options["device_map"] = {"": target_device}
+    model: PreTrainedModel
     with _explained(path):
-        model = _build(folder, config, options)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, use_safetensors=True, output_loading_info=True, **options
+        )
+        if missing := sorted(info["missing_keys"])[:3]:
+            some = ", ".join(missing)
+            raise IntegrityError(f"model {folder}: weights are missing ({some}): {AGAIN}")
         if reduce:
             keep_canonical_layout(model)
         else:
@@ -140,11 +146,10 @@ def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:
 
 
 def keep_canonical_layout(model: torch.nn.Module) -> None:
-    """Stop bitsandbytes from repacking weights for CPU inference.
+    """Stop bitsandbytes from repacking weights on the first forward in evaluation mode on a CPU.
 
-    It repacks on the first forward in evaluation mode. That cannot be undone exactly, fails for
-    heights that are not multiples of 32, and blocks gradients: after one evaluation during
-    training, all layers but the last would silently stop learning.
+    That cannot be undone exactly, fails for heights that are not multiples of 32, and blocks
+    gradients: all layers but the last would silently stop learning.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -197,18 +202,6 @@ def load_to_decode(
     model = load_model(path, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     if packed:
         pack(model, int8=int8)
-    return model
-
-
-def _build(folder: Path, config: PreTrainedConfig, options: dict[str, Any]) -> PreTrainedModel:
-    """Load the weights. Raises IntegrityError if some are missing."""
-    model: PreTrainedModel
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, config=config, use_safetensors=True, output_loading_info=True, **_LOCAL, **options
-    )
-    if info["missing_keys"]:
-        some = ", ".join(sorted(info["missing_keys"])[:3])
-        raise IntegrityError(f"model {folder}: weights are missing ({some}): {AGAIN}")
     return model
 
 

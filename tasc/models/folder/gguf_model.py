@@ -101,9 +101,8 @@ def _config(header: GgufHeader) -> dict[str, Any]:
             f"{header.path} is a model of architecture {kind!r:.60}, but tasc reads GGUF files of "
             f"{', '.join(_CLASSES)}: use the model's folder in transformers' format"
         )
-    heads, width = (
-        _size(header, f"{kind}.{n}") for n in ("attention.head_count", "embedding_length")
-    )
+    heads = _size(header, f"{kind}.attention.head_count")
+    width = _size(header, f"{kind}.embedding_length")
     size = _size(header, f"{kind}.attention.key_length", width // heads)
     _check_plain(header, kind, size)
     matrices = [t for t in header.tensors.values() if len(t.shape) > 1]
@@ -142,13 +141,11 @@ def _size(header: GgufHeader, name: str, default: int | None = None) -> int:
 def _check_plain(header: GgufHeader, kind: str, size: int) -> None:
     """Raise InputError for a part that would be ignored."""
     scaling = header.get(f"{kind}.rope.scaling.type", str, "none")
+    rotated = header.get(f"{kind}.rope.dimension_count", int, size)
     for what, found in {
         "experts": header.get(f"{kind}.expert_count", int, 0),
         f"rotary positions of type {scaling!r:.60}": scaling != "none",
-        "rotary positions in a part of each head": header.get(
-            f"{kind}.rope.dimension_count", int, size
-        )
-        != size,
+        "rotary positions in a part of each head": rotated != size,
     }.items():
         if found:
             raise InputError(

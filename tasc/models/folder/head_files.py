@@ -24,16 +24,16 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     Raises InputError if one of the files is missing, and IntegrityError for damaged tensors.
     """
     file, what = folder / WEIGHTS, f"draft head {folder}"
-    if not file.is_file():
-        if pickles := sorted([*folder.glob("*.bin"), *folder.glob("*.pt")]):
-            raise InputError(
-                f"{what} holds {pickles[0].name}, a pickle, which can run code and is not loaded: "
-                "convert it on a machine you trust with safetensors.torch.save_file(torch.load("
-                f"'{pickles[0].name}', weights_only=True), '{WEIGHTS}')"
-            )
-        raise InputError(f"{what} has no {WEIGHTS}: make one with tasc finetune --draft-head")
-    if not (folder / CONFIG).exists():
-        raise InputError(f"{what} has no {CONFIG}: make one with tasc finetune --draft-head")
+    pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])
+    if pickles and not file.is_file():
+        raise InputError(
+            f"{what} holds {pickles[0].name}, a pickle, which can run code and is not loaded: "
+            "convert it on a machine you trust with safetensors.torch.save_file(torch.load("
+            f"'{pickles[0].name}', weights_only=True), '{WEIGHTS}')"
+        )
+    for name in (WEIGHTS, CONFIG):
+        if not (folder / name).is_file():
+            raise InputError(f"{what} has no {name}: make one with tasc finetune --draft-head")
     values = read_json(folder / CONFIG, what)
     check_inside(file, what)
     try:

@@ -1,7 +1,6 @@
 """A preallocated key/value cache that drops rejected tree nodes and finished rows in place."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,8 @@ class KVCache:
     and ``data`` has the part of each layer. Where values are narrower than keys (multi-head latent
     attention), dim is the keys'. Each row is a sequence; its first ``lengths[row]`` positions are
     its accepted tokens. A step writes the tokens of all rows at ``length``, the end of the longest
-    row. Positions between a row's own length and ``length`` are stale and masked.
+    row, so each layer stores with one copy. Positions between a row's own length and ``length`` are
+    stale and masked.
     """
 
     def __init__(self, kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> None:
@@ -155,11 +155,7 @@ class KVLayer(DynamicLayer):  # type: ignore[misc]
         self.is_initialized = True
 
     def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *_args: Any,  # noqa: ANN401
-        **_kwargs: Any,  # noqa: ANN401
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return self.kv_cache.write(self.index, key_states, value_states)
 

@@ -2,9 +2,8 @@
 
 Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (2024), section
 4.1: at position i the head reads the target's last hidden state and the embedding of token i + 1,
-and predicts the hidden state at i + 1. The target's own LM head turns that into logits. Embedding
-and LM head are the target's. Weight names follow the published EAGLE-1 and EAGLE-2 checkpoints,
-whose layer has no norm before its attention.
+and predicts the hidden state at i + 1. Embedding and LM head are the target's. Weight names follow
+the published EAGLE-1 and EAGLE-2 checkpoints, whose layer has no norm before its attention.
 """
 
 import json

@@ -105,8 +105,6 @@ class PackedLinear(nn.Module):
 def pack(model: nn.Module, *, int8: bool = False) -> None:
     """Replace the linear layers of ``model`` by packed ones, and free the weights they had.
 
-    ``int8`` stores the weights in 8 bits.
-
     Does nothing without AVX-512, where torch is faster for one row. Layers on other devices, of
     other dtypes, or of other classes, such as quantised ones, stay. An embedding that shares its
     weight with the LM head keeps it.

@@ -214,7 +214,6 @@ class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
         return recurrent_states
 
     def mark(self) -> None:
-        """Remember the recurrent states after a token."""
         states = self.recurrent_states.items()
         self.marks.append({i: state.clone() for i, state in states if state is not None})
 

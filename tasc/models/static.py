@@ -35,8 +35,7 @@ def target_for(
     """Return a target for ``model``, with CUDA graphs on CUDA unless ``graphs`` is "off".
 
     ``compiled`` also passes the forward through torch.compile, on any device, which takes a minute
-    per shape and pays off in long runs. Raises UnavailableError if the target's logits differ from
-    the model's own.
+    per shape. Raises UnavailableError if the target's logits differ from the model's own.
     """
     captured = graphs == "auto" and model.device.type == "cuda"
     stateful = attention.is_stateful(model)
@@ -103,7 +102,6 @@ class StaticTarget(Target):
         self.pool: Any = None  # memory shared by all graphs
 
     def allocate(self, capacity: int, size: int) -> None:
-        # A single sequence reuses the cache of the previous one if it is large enough.
         needed = _keys(capacity + QUERIES[-1])
         known = getattr(self, "kv_cache", None)
         if size == 1 and known is not None and known.rows == 1 and known.capacity >= needed:
@@ -226,11 +224,7 @@ class _Layer(DynamicLayer):  # type: ignore[misc]
         self.is_initialized = True
 
     def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *_args: object,
-        **_kwargs: object,
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         values = self.values[..., : value_states.shape[3]]
         self.keys.index_copy_(2, self.slots, key_states)

@@ -92,7 +92,6 @@ class TrimmedModel(Reported):
 
     @property
     def report(self) -> AugmentReport:
-        """The report on the tokenizer."""
         return self.augmentation.report
 
     def save(self, folder: Path) -> None:

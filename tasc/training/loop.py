@@ -39,9 +39,8 @@ class Run:
     ) -> None:
         """Prepare to train the parameters with ``requires_grad``, with checkpoints in ``work``.
 
-        ``groups`` are AdamW parameter groups, each with its own peak learning rate "lr". ``name``
-        is everything else that identifies the run (model, tokenizer): checkpoints of runs with
-        another name, schedule or other examples are rejected.
+        ``groups`` are AdamW parameter groups, each with its own peak learning rate "lr".
+        Checkpoints of a run with another ``name``, schedule or other examples are rejected.
         """
         model = learner.module
         self.device = next(model.parameters()).device
@@ -72,8 +71,7 @@ class Run:
 
         ``held_out`` is evaluated after each epoch and at the end. With ``patience`` in the schedule
         the model ends with the weights of the best evaluation. ``resume`` continues from the
-        newest complete checkpoint, if any; otherwise old checkpoints are removed. An interrupt
-        (KeyboardInterrupt) leaves the last checkpoint in place.
+        newest checkpoint, if any; otherwise old checkpoints are removed.
         """
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             step = self._start(resume)

@@ -217,7 +217,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
 
     @property
     def peak(self) -> float:
-        """The peak learning rate."""
         return self.learning_rate or (_HEAD_RATE if self.draft_head else _RATE)
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:

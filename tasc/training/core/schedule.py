@@ -111,7 +111,6 @@ class TrainReport:
     stopped_early: bool  # whether ``patience`` ended the training
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
         return asdict(self)
 
 

@@ -24,12 +24,10 @@ class EagleLoss:
 
     Li et al., "EAGLE" (2024), section 4.2: Smooth L1 between the states plus 0.1 times the
     cross-entropy between the distributions. Uniform noise on the input states prepares the head
-    for reading its own states while drafting. Departs: the cross-entropy has the weight
-    ``DISTRIBUTION_WEIGHT`` = 1, because a close state with the wrong arg-max is useless, above all
-    in a small model.
+    for reading its own states while drafting. Departs: the cross-entropy has the weight 1, because
+    a close state with the wrong arg-max is useless, above all in a small model.
     """
 
-    DISTRIBUTION_WEIGHT = 1.0
     NOISE = 0.1
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -71,4 +69,4 @@ class EagleLoss:
             distribution = columns.logits(self.lm_head, true).softmax(-1)
         cross = -(distribution * columns.logits(self.lm_head, predicted).log_softmax(-1)).sum()
         states = smooth_l1_loss(predicted.float(), true.float(), reduction="none").mean(-1).sum()
-        return states + self.DISTRIBUTION_WEIGHT * cross
+        return states + cross

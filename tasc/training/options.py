@@ -17,6 +17,7 @@ MOST_EPOCHS, MOST_RATE = 10**6, 100
 # Defaults for adapters, and for a draft head.
 _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
+_HEAD_SHAPE: dict[str, Any] = {"shape": "cosine", "warmup_steps": 20, "floor": 0.05, "clip": 0.5}
 REPORT = "training.json"
 # 1,000 examples are enough for a loss, and cheaper than the training.
 _OTHER_SPLITS = {"validation": OtherSplit(most=1000)}
@@ -221,12 +222,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         whole = self.effective_batch or (_HEAD_BATCH if self.draft_head else _BATCH)
-        of_head: dict[str, Any] = {
-            "shape": "cosine",
-            "warmup_steps": 20,
-            "floor": 0.05,
-            "clip": 0.5,
-        }
         return Schedule(
             epochs=self.epochs,
             micro_batch=min(self.batch_size, whole),
@@ -235,7 +230,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             checkpoint_steps=self.checkpoint_steps,
             patience=self.patience,
             seed=self.seed,
-            **(of_head if self.draft_head else {}),
+            **(_HEAD_SHAPE if self.draft_head else {}),
         )
 
     @model_validator(mode="after")

@@ -80,12 +80,12 @@ class Run:
             while not self._over(step):
                 loss = self._step(step)
                 step += 1
-                self.journal.seconds = self._seconds(origin)
+                self.journal.seconds = time.monotonic() - origin
                 over = self._over(step)
                 if held_out is not None and (over or step % self.epoch_steps == 0):
                     self._evaluate(held_out, step, progress)
                     over = self._over(step)
-                self.journal.seconds = self._seconds(origin)
+                self.journal.seconds = time.monotonic() - origin
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
             if self._best_is_older and self.group.first:  # the others report and write nothing
@@ -127,11 +127,6 @@ class Run:
                 "the processes of this training differ in data, options, versions or checkpoints: "
                 "use one folder that all of them can read"
             )
-
-    def _seconds(self, origin: float) -> float:
-        """Return the seconds since ``origin``; the first process's if time ends the run."""
-        seconds = time.monotonic() - origin
-        return self.group.total(seconds * self.group.first) if self.schedule.minutes else seconds
 
     def _over(self, step: int) -> bool:
         patience = self.schedule.patience

@@ -14,8 +14,8 @@ class Schedule:
     epochs: float  # passes over the examples; a fraction stops within one
     micro_batch: int  # examples per forward
     effective_batch: int  # examples per optimizer step, a multiple of ``micro_batch``
-    # Stop after this time and let the learning rate end there. The number of steps then depends on
-    # the machine, so such a run is not exactly reproducible.
+    # Stop after this time and let the learning rate end there, in a run of one process. The number
+    # of steps then depends on the machine, so such a run is not exactly reproducible.
     minutes: float | None = None
     # Stop after this many evaluations without a better one, and keep the weights of the best. The
     # learning rate falls as if the run went on.

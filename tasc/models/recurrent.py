@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 Forward = Callable[..., Any]
 Attribute = tuple[nn.Module, str]  # a module and the name of an attribute
@@ -139,16 +140,12 @@ class Finder:
         self.outputs: dict[nn.Module, tuple[Any, Any]] = {}  # inputs and outputs of modules
         self.found: dict[int, nn.Module] = {}
         self.before = _tensor_attributes(model)
+        self.hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> "Finder":
-        self.hooks = [
-            hook
-            for module in self.model.modules()
-            for hook in (
-                module.register_forward_pre_hook(self._enter, with_kwargs=True),
-                module.register_forward_hook(self._leave),
-            )
-        ]
+        for module in self.model.modules():
+            self.hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+            self.hooks.append(module.register_forward_hook(self._leave))
         return self
 
     def __exit__(self, *_: object) -> None:

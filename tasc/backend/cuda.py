@@ -60,14 +60,6 @@ def state() -> str:
         return f"not usable: {error}"
 
 
-def check(code: int) -> None:
-    """Raise UnavailableError for an error code of the library."""
-    lib = library()
-    if code and lib is not None:
-        message = lib.tasc_cuda_error_string(code).decode()
-        raise UnavailableError(f"a CUDA kernel failed: {message}; use --device cpu to avoid it")
-
-
 def launch(name: str, *arguments: float) -> None:
     """Call a kernel of the library; pointers are integers, the stream comes last.
 
@@ -78,4 +70,6 @@ def launch(name: str, *arguments: float) -> None:
         raise UnavailableError(
             "libtasc_cuda was not built: run `make install` with nvcc on PATH, or use --device cpu"
         )
-    check(getattr(lib, name)(*arguments))
+    if code := getattr(lib, name)(*arguments):
+        message = lib.tasc_cuda_error_string(code).decode()
+        raise UnavailableError(f"a CUDA kernel failed: {message}; use --device cpu to avoid it")

@@ -12,10 +12,9 @@ from tasc.progress import Progress, silent
 def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
     """Find up to ``budget`` n-grams that are worth a new token (Tsur et al., Algorithm 1).
 
-    The search runs on one core, releases the GIL and can be interrupted. Unlike the paper's, it is
-    deterministic: ties go to the larger n, then to the smaller ids. Samples have weights. An n-gram
-    with the text of a base token is skipped; one with the text of a new token becomes that token.
-    Raises InputError for an invalid request.
+    The search runs on one core, releases the GIL and can be interrupted. Ties go to the larger n,
+    then to the smaller ids. An n-gram with the text of a base token is skipped; one with the text
+    of a new token becomes that token. Raises InputError for an invalid request.
     """
     lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
     boundaries = request.boundaries

@@ -1,7 +1,5 @@
 """Tree attention, registered with transformers' attention interface: no forked model files.
 
-It builds a mask only where one is needed, and query heads share keys instead of copying them.
-
 The query heads of a group use the same keys, so they are folded into more queries of one head.
 torch's ``enable_gqa`` is slower for few queries (ten times for one query in bfloat16 on a CPU), and
 on CUDA no fused kernel combines it with a mask. For many queries on a CPU it is a little faster.
@@ -137,9 +135,8 @@ def _native_attend(
 ) -> torch.Tensor:
     """Attend so that the bits of a query's output depend only on the keys that it attends to.
 
-    It takes these keys in the order of their slots, and adds by their rank among them: padding,
-    stale slots and other tree nodes change nothing. Matrix products over all slots would add
-    zeros for hidden keys in between, and so in another order.
+    It takes these keys in the order of their slots, and adds by their rank among them. Matrix
+    products over all slots would add zeros for hidden keys in between, and so in another order.
     """
     batch, heads, queries, d = query.shape
     query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))

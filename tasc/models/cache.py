@@ -1,11 +1,10 @@
 """A preallocated key/value cache that drops rejected tree nodes and finished rows in place."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, DynamicLayer
 
 from tasc import _native
 from tasc.backend import cuda
@@ -21,7 +20,8 @@ class KVCache:
     and ``data`` has the part of each layer. Where values are narrower than keys (multi-head latent
     attention), dim is the keys'. Each row is a sequence; its first ``lengths[row]`` positions are
     its accepted tokens. A step writes the tokens of all rows at ``length``, the end of the longest
-    row. Positions between a row's own length and ``length`` are stale and masked.
+    row, so each layer stores with one copy. Positions between a row's own length and ``length`` are
+    stale and masked.
     """
 
     def __init__(self, kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> None:
@@ -146,43 +146,21 @@ class KVCache:
         self.first, self.length = 0, int(lengths.max(initial=0))
 
 
-class Layer(CacheLayerMixin):  # type: ignore[misc]
-    """transformers' view of one layer of a cache that allocates its own memory."""
-
-    is_sliding = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_initialized = True
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        pass
-
-
-class KVLayer(Layer):
-    """One attention layer of a KVCache."""
+class KVLayer(DynamicLayer):  # type: ignore[misc]
+    """One attention layer of a KVCache, as transformers' models use it."""
 
     def __init__(self, kv_cache: KVCache, index: int) -> None:
         super().__init__()
         self.kv_cache, self.index = kv_cache, index
+        self.is_initialized = True
 
     def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *_args: Any,  # noqa: ANN401
-        **_kwargs: Any,  # noqa: ANN401
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return self.kv_cache.write(self.index, key_states, value_states)
 
     def get_seq_length(self) -> int:
         return self.kv_cache.length
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.kv_cache.length + query_length, 0
-
-    def get_max_length(self) -> int:
-        return -1  # it grows
 
 
 def tree_cache(kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> tuple[Cache, KVCache]:

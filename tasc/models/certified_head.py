@@ -89,9 +89,8 @@ class CertifiedHead:
         states, rows = states.contiguous(), len(states)
         ids, logits = np.empty((rows, count), np.int32), np.empty((rows, count), np.float32)
         totals = np.empty(rows, np.float32) if count > 1 else None
-        addresses = (each.ctypes.data for each in (ids, logits))
         total = 0 if totals is None else totals.ctypes.data
-        data = (states.data_ptr(), *addresses, total)
+        data = states.data_ptr(), ids.ctypes.data, logits.ctypes.data, total
         panels = self.native.top(data, rows, count, thread_pool())
         share = panels * _PANEL / (max(rows, 1) * self.linear.out_features)
         self.exact += (share - self.exact) / _CALLS

@@ -30,13 +30,12 @@ _SMALL = 0.005
 def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
     """Time forwards of ``target`` after CONTEXT tokens, for about ``seconds``.
 
-    Sizes take turns, so that drift affects all alike. Each time is a median over at least three
-    turns and includes the arg-max of the rows, which every step needs, or their largest logits from
-    the certified head, as in greedy decoding. A tree also slows down the next forwards, whose cache
-    lines it evicts: by a third of a forward in total on a model of 1 M parameters. So T(1) is
-    measured over consecutive forwards of one token, and T(k) includes the slow-down of the forwards
-    after it. Least squares makes the medians monotone. ``target`` loses
-    the sequence that it was decoding. A model of few positions is measured at sizes that fit.
+    Sizes take turns, so that drift affects all alike. Each time is a median over turns and includes
+    the arg-max of the rows, or their largest logits from the certified head, as in greedy decoding.
+    A tree also slows down the next forwards, whose cache lines it evicts: by a third of a forward
+    in total on a model of 1 M parameters. So T(1) is measured over consecutive forwards of one
+    token, and T(k) includes the slow-down of the forwards after it. Least squares makes the medians
+    monotone. ``target`` loses its sequence. A model of few positions is measured at sizes that fit.
     """
     positions = target.max_positions or CONTEXT + SIZES[-1]
     context = min(CONTEXT, positions - SIZES[-1])

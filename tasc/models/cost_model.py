@@ -72,8 +72,7 @@ class CostModel:
     def from_option(cls, cost: float | Mapping[int, float] = TOKEN_COST) -> Self:
         """Build a model from seconds by size, or from the cost of one token as a share of T(1).
 
-        Raises:
-            InputError: fewer than two sizes, a size below 1, or a time that is not positive.
+        Raises InputError for fewer than two sizes, a size below 1, or a time that is not positive.
         """
         known = {1: 1.0, 2: 1.0 + cost} if isinstance(cost, float | int) else dict(cost)
         sizes, seconds = sorted(known), [known[size] for size in sorted(known)]

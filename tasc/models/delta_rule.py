@@ -72,10 +72,7 @@ def delta_rule(
 
 @contextmanager
 def delta_rules(modules: Iterable[nn.Module]) -> Iterator[set[nn.Module]]:
-    """Let gated delta nets keep the states after each token in the block; yield those nets.
-
-    Their modelling files call the rule by its name, so it is replaced there.
-    """
+    """Replace the rule in the files of gated delta nets during the block; yield those nets."""
     files = {module: vars(sys.modules[type(module).__module__]) for module in modules}
     files = {module: names for module, names in files.items() if _RULE in names}
     own = [(names, names[_RULE]) for names in {id(n): n for n in files.values()}.values()]

@@ -2,9 +2,8 @@
 
 Li et al., "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (2024), section
 4.1: at position i the head reads the target's last hidden state and the embedding of token i + 1,
-and predicts the hidden state at i + 1. The target's own LM head turns that into logits. Embedding
-and LM head are the target's. Weight names follow the published EAGLE-1 and EAGLE-2 checkpoints,
-whose layer has no norm before its attention.
+and predicts the hidden state at i + 1. Embedding and LM head are the target's. Weight names follow
+the published EAGLE-1 and EAGLE-2 checkpoints, whose layer has no norm before its attention.
 """
 
 import json
@@ -113,9 +112,8 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
 def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
     """Load the head in ``path`` for ``model``: one of ours, or a published EAGLE-1/2 checkpoint.
 
-    Raises:
-        InputError: there is no head in safetensors, or it belongs to another model.
-        IntegrityError: its weights are damaged.
+    Raises InputError if there is no head in safetensors, or it belongs to another model, and
+    IntegrityError if its weights are damaged.
     """
     folder = head_files.find(path)
     values, weights = head_files.read(folder)
@@ -125,11 +123,18 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             "--draft-head writes, or train one with it"
         )
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
+    rows, d = model.get_input_embeddings().weight.shape
+    width = model.get_output_embeddings().weight.shape[1]
+    head_files.check(folder, values, d, rows)
+    if d != width:
+        raise InputError(
+            f"the model has embeddings of size {d} and an LM head of size {width}, but draft head "
+            f"{folder} needs one size for both: use a method without a head, such as tasc-spec"
+        )
     fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
     try:
         with quiet():
             config = LlamaConfig(**{k: v for k, v in values.items() if k in _CONFIG_KEYS})
-            head_files.check(folder, config.hidden_size, config.vocab_size, model)
             with torch.device("meta"):  # compare an untrusted config's sizes before allocating them
                 skeleton = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
             _fill(folder, skeleton, weights)

@@ -19,15 +19,14 @@ class NewEmbedding(Protocol):
     def base_ids(self) -> Sequence[int]: ...
 
 
+@torch.no_grad()
 def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size: int = 0) -> None:
     """Set the rows of each new token, in embeddings and LM head, to the mean of its base tokens'.
 
     The matrices grow to ``size`` rows, the tokenizer's length, or to the highest new id. A padded
     vocabulary never shrinks; its spare rows are used first. Departs from the paper: the mean is
-    over *base* tokens, as the constituents of a nested n-gram may be new themselves.
-
-    Raises:
-        InputError: a base id is not a base token, or two new tokens have the same id.
+    over *base* tokens, as the constituents of a nested n-gram may be new themselves. Raises
+    InputError if a base id is not a base token, or two new tokens have the same id.
     """
     old = model.get_input_embeddings().weight.shape[0]
     _check(rows, old)
@@ -35,17 +34,18 @@ def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size
     table = per_layer_table(model)
     if needed > (old if table is None else min(old, table.num_embeddings)):
         model.resize_token_embeddings(needed, mean_resizing=False)  # the table too
-    for matrix in _matrices(model):
-        _set_means(matrix, rows)
+    for matrix in _matrices(model):  # (V, d), or a bias (V,)
+        for row in rows:
+            base = torch.tensor(list(row.base_ids), device=matrix.device)
+            matrix[row.new_id] = matrix[base].float().mean(0).to(matrix.dtype)
 
 
+@torch.no_grad()
 def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
     """Reduce embeddings and LM head to the rows of these tokens, in this order.
 
-    Special tokens of the configuration are renumbered, and those not kept are unset.
-
-    Raises:
-        InputError: the model has no such row.
+    Special tokens of the configuration are renumbered, and those not kept are unset. Raises
+    InputError if the model has no such row.
     """
     size = model.get_input_embeddings().weight.shape[0]
     if kept[-1] >= size:
@@ -54,11 +54,10 @@ def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
             f"{kept[-1]}: give --augmented a folder that was made from this model's tokenizer"
         )
     rows = torch.tensor(list(kept), device=model.device)
-    held = [matrix.detach()[rows] for matrix in _matrices(model)]
+    held = [matrix[rows] for matrix in _matrices(model)]
     model.resize_token_embeddings(len(kept), mean_resizing=False)
-    with torch.no_grad():
-        for matrix, values in zip(_matrices(model), held, strict=True):
-            matrix.copy_(values)
+    for matrix, values in zip(_matrices(model), held, strict=True):
+        matrix.copy_(values)
     new = {old: position for position, old in enumerate(kept)}
     configs = (model.config, model.config.get_text_config(), model.generation_config)
     for config in {id(config): config for config in configs}.values():  # a text model has one
@@ -77,11 +76,7 @@ def _renumber(config: object, new: Mapping[int, int]) -> None:
 
 
 def output_head(model: PreTrainedModel) -> torch.nn.Module:
-    """Return the LM head.
-
-    Raises:
-        InputError: the model has none.
-    """
+    """Return the LM head. Raises InputError if the model has none."""
     head = model.get_output_embeddings()
     if not isinstance(head, torch.nn.Module):
         raise InputError(
@@ -115,18 +110,9 @@ def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:
 
 
 def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
-    head = output_head(model)
+    head, table = output_head(model), per_layer_table(model)
     tensors = [model.get_input_embeddings().weight]
-    if not is_tied(model):
-        tensors.append(head.weight)
-    bias, table = getattr(head, "bias", None), per_layer_table(model)
+    tensors += [] if is_tied(model) else [head.weight]
     tensors += [] if table is None else [table.weight]
+    bias = getattr(head, "bias", None)
     return tensors if bias is None else [*tensors, bias]
-
-
-@torch.no_grad()
-def _set_means(matrix: torch.Tensor, rows: Sequence[NewEmbedding]) -> None:
-    """Set rows of ``matrix`` (V, d), or entries of a bias (V,), to the means of their base rows."""
-    for row in rows:
-        base = torch.tensor(list(row.base_ids), device=matrix.device)
-        matrix[row.new_id] = matrix[base].float().mean(0).to(matrix.dtype)

@@ -15,7 +15,6 @@ from tasc import _native
 from tasc.models import attention, packed
 
 _KINDS = {f"{name}DecoderLayer" for name in ("Llama", "Mistral", "Qwen2", "Qwen3")}
-_PROJECTIONS = "q_proj", "k_proj", "v_proj", "o_proj"
 
 
 def fuse(model: PreTrainedModel) -> None:
@@ -29,9 +28,16 @@ def fuse(model: PreTrainedModel) -> None:
 
 
 def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
-    mlp = layer.mlp
-    own = [getattr(layer.self_attn, name) for name in _PROJECTIONS]
-    return [*own, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
+    own, mlp = layer.self_attn, layer.mlp
+    return [
+        own.q_proj,
+        own.k_proj,
+        own.v_proj,
+        own.o_proj,
+        mlp.gate_proj,
+        mlp.up_proj,
+        mlp.down_proj,
+    ]
 
 
 def _norms(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model

@@ -46,12 +46,10 @@ def load_model(
     config.json is checked against the weights before the model is built.
 
     Args:
-        path: a folder with config.json and safetensors weights, a GGUF file, a packaged model
-            such as "smollm2", or a Hub id.
-        dtype: of the parameters; "auto" is the checkpoint's. With ``quantize``, of the unquantised
-            ones (embeddings, norms, LM head).
+        path: a model folder, a GGUF file, a packaged model such as "smollm2", or a Hub id.
+        dtype: of the parameters that are not quantised; "auto" is the checkpoint's.
         device: "auto" is the first CUDA device, else the CPU.
-        quantize: of the linear layers except the LM head, by bitsandbytes: "nf4" with double
+        quantize: the linear layers except the LM head, by bitsandbytes: "nf4" with double
             quantisation (QLoRA, Dettmers et al. 2023, section 3) and bfloat16 compute (float32 if
             ``dtype`` is "float32"), or "8bit" (LLM.int8(), arXiv 2208.07339), which also rounds
             the inputs of these layers to 8 bits.
@@ -65,12 +63,18 @@ def load_model(
     target_device = resolve_device(device)
     reduce = quantize != "none"
     folder, config = check_model(path, reduce=reduce)
-    options: dict[str, Any] = {"dtype": dtype}
+    options = _LOCAL | {"dtype": dtype}
     if reduce:
         options["quantization_config"] = _quantization(quantize, dtype)
         options["device_map"] = {"": target_device}
+    model: PreTrainedModel
     with _explained(path):
-        model = _build(folder, config, options)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, use_safetensors=True, output_loading_info=True, **options
+        )
+        if missing := sorted(info["missing_keys"])[:3]:
+            some = ", ".join(missing)
+            raise IntegrityError(f"model {folder}: weights are missing ({some}): {AGAIN}")
         if reduce:
             keep_canonical_layout(model)
         else:
@@ -117,14 +121,13 @@ def check_model(path: str, *, reduce: bool = False) -> tuple[Path, PreTrainedCon
 def resolve_device(device: Device) -> str:
     """Return "cpu", or this process's current CUDA device, such as "cuda:0".
 
-    Raises:
-        UnavailableError: ``device`` is "cuda" and there is none.
+    Raises UnavailableError if ``device`` is "cuda" and there is none.
     """
-    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
-        return "cpu"
-    if not torch.cuda.is_available():
+    if device != "cpu" and torch.cuda.is_available():
+        return f"cuda:{torch.cuda.current_device()}"
+    if device == "cuda":
         raise UnavailableError(f"device {device}: no CUDA device found: use --device cpu")
-    return f"cuda:{torch.cuda.current_device()}"
+    return "cpu"
 
 
 def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:
@@ -143,11 +146,10 @@ def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:
 
 
 def keep_canonical_layout(model: torch.nn.Module) -> None:
-    """Stop bitsandbytes from repacking weights for CPU inference.
+    """Stop bitsandbytes from repacking weights on the first forward in evaluation mode on a CPU.
 
-    It repacks on the first forward in evaluation mode. That cannot be undone exactly, fails for
-    heights that are not multiples of 32, and blocks gradients: after one evaluation during
-    training, all layers but the last would silently stop learning.
+    That cannot be undone exactly, fails for heights that are not multiples of 32, and blocks
+    gradients: all layers but the last would silently stop learning.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -200,18 +202,6 @@ def load_to_decode(
     model = load_model(path, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     if packed:
         pack(model, int8=int8)
-    return model
-
-
-def _build(folder: Path, config: PreTrainedConfig, options: dict[str, Any]) -> PreTrainedModel:
-    """Load the weights. Raises IntegrityError if some are missing."""
-    model: PreTrainedModel
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, config=config, use_safetensors=True, output_loading_info=True, **_LOCAL, **options
-    )
-    if info["missing_keys"]:
-        some = ", ".join(sorted(info["missing_keys"])[:3])
-        raise IntegrityError(f"model {folder}: weights are missing ({some}): {AGAIN}")
     return model
 
 

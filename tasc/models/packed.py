@@ -105,8 +105,6 @@ class PackedLinear(nn.Module):
 def pack(model: nn.Module, *, int8: bool = False) -> None:
     """Replace the linear layers of ``model`` by packed ones, and free the weights they had.
 
-    ``int8`` stores the weights in 8 bits.
-
     Does nothing without AVX-512, where torch is faster for one row. Layers on other devices, of
     other dtypes, or of other classes, such as quantised ones, stay. An embedding that shares its
     weight with the LM head keeps it.
@@ -162,8 +160,7 @@ def is_packed(model: nn.Module) -> bool:
 
 def is_int8(model: nn.Module) -> bool:
     """Return whether ``model`` has packed layers whose weights have 8 bits."""
-    layers = (module for module in model.modules() if isinstance(module, PackedLinear))
-    return any(layer.scales is not None for layer in layers)
+    return any(isinstance(m, PackedLinear) and m.scales is not None for m in model.modules())
 
 
 @cache

@@ -63,9 +63,8 @@ def prove(target: Target) -> None:
     """Check that ``target`` gives its model's own logits, once per architecture.
 
     A success is stored in the user's cache. The target loses its sequences. A model with too few
-    positions for a tree passes, as it will decode none.
-
-    Raises UnavailableError if logits differ from the model's own by more than rounding.
+    positions for a tree passes, as it will decode none. Raises UnavailableError if logits differ
+    from the model's own by more than rounding.
     """
     identity = _identity(target)
     path = disk_cache.entry("proof", identity)
@@ -154,9 +153,8 @@ def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
             f"{type(model).__name__} gives logits that are not finite, even without drafts: check "
             "its weights and its dtype"
         )
-    alone = _error(_alone(target, cases[0]).float().cpu(), own)
-    together = _error(_together(target, cases).float().cpu(), own)
-    return {"a tree of drafts": alone, "a batch": together}
+    kinds = {"a tree of drafts": cases[:1], "a batch": cases}
+    return {kind: _error(_decoded(target, some).float().cpu(), own) for kind, some in kinds.items()}
 
 
 def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
@@ -201,20 +199,11 @@ def _by_tokens(model: PreTrainedModel, case: Case) -> torch.Tensor:
     return torch.stack([rows[text] for text in texts])
 
 
-def _alone(target: Target, case: Case) -> torch.Tensor:
-    """Return the logits (r, V) of a case as a single sequence."""
-    rows = [target.prefill(case.prompt, AFTER)]
-    rows.append(target.score([case.last], [(case.tokens, case.parents)])[0].clone())
-    target.keep([case.path])
-    rows.append(target.score([case.then], [(_NONE, _NONE)])[0])
-    return torch.cat(rows)
-
-
-def _together(target: Target, cases: Sequence[Case]) -> torch.Tensor:
+def _decoded(target: Target, cases: Sequence[Case]) -> torch.Tensor:
     """Return the logits (r, V) of all cases, one after the other, run as a batch."""
     target.begin(PROMPTS[0] + AFTER, len(cases))
     first = target.join([case.prompt for case in cases])
-    trees = target.score([c.last for c in cases], [(c.tokens, c.parents) for c in cases])
+    trees = target.score([c.last for c in cases], [(c.tokens, c.parents) for c in cases]).clone()
     target.keep([case.path for case in cases])
     after = target.score([case.then for case in cases], [(_NONE, _NONE)] * len(cases))
     rows = [

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 Forward = Callable[..., Any]
 Attribute = tuple[nn.Module, str]  # a module and the name of an attribute
@@ -30,11 +31,10 @@ class Recurrent:
 
     @contextmanager
     def token_by_token(self, count: int, after_token: Callable[[], None]) -> Iterator[None]:
-        """Run the module on one of ``count`` tokens at a time in the block.
+        """Run the module on one of ``count`` tokens at a time; call ``after_token`` after each.
 
-        ``after_token`` is called after each. Tensors of ``count`` entries in dimension 1 are split,
-        all other arguments are passed on. Further values that the module returns are from the first
-        token.
+        Tensors of ``count`` entries in dimension 1 are split. Further values that the module
+        returns are from the first token.
         """
         own = self.module.forward
 
@@ -77,7 +77,6 @@ def _at(given: Any, token: int, count: int) -> Any:  # noqa: ANN401 - any argume
 
 @contextmanager
 def _replaced(module: nn.Module, forward: Forward) -> Iterator[None]:
-    """Replace the forward of ``module`` in the block."""
     before = module.__dict__.get("forward")
     module.__dict__["forward"] = forward
     try:
@@ -116,7 +115,6 @@ class HeldState:
         self._write([None] * len(self.attributes))
 
     def mark(self) -> None:
-        """Remember the states after a token."""
         self.marks.append([None if x is None else x.clone() for x in self._read()])
 
     def keep(self, count: int, read: int) -> None:
@@ -142,16 +140,12 @@ class Finder:
         self.outputs: dict[nn.Module, tuple[Any, Any]] = {}  # inputs and outputs of modules
         self.found: dict[int, nn.Module] = {}
         self.before = _tensor_attributes(model)
+        self.hooks: list[RemovableHandle] = []
 
     def __enter__(self) -> "Finder":
-        self.hooks = [
-            hook
-            for module in self.model.modules()
-            for hook in (
-                module.register_forward_pre_hook(self._enter, with_kwargs=True),
-                module.register_forward_hook(self._leave),
-            )
-        ]
+        for module in self.model.modules():
+            self.hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+            self.hooks.append(module.register_forward_hook(self._leave))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -187,7 +181,6 @@ class Finder:
         return list(outer.values())
 
     def recurrent(self) -> dict[int, Recurrent]:
-        """Return the modules that updated the recurrent state of a layer, by layer."""
         return {layer: self._recurrent(module) for layer, module in self.found.items()}
 
     def _recurrent(self, module: nn.Module) -> Recurrent:

@@ -3,9 +3,8 @@
 A state contains all tokens that a layer has read, so rejected drafts must be taken out of it. Each
 sequence has its own states, and a draft is a chain. A convolution's window is recorded over the
 step and cut. A gated delta net reads the chain at once (``delta_rule``). Any other recurrent layer
-reads it token by token, as without drafts, and its state after each token is kept until the chain
-is verified. Only the recurrence runs token by token: the projections around it, which read all
-weights, run once.
+reads it token by token (``recurrent``), and its state after each token is kept until the chain is
+verified.
 """
 
 import sys
@@ -215,7 +214,6 @@ class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
         return recurrent_states
 
     def mark(self) -> None:
-        """Remember the recurrent states after a token."""
         states = self.recurrent_states.items()
         self.marks.append({i: state.clone() for i, state in states if state is not None})
 

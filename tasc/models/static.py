@@ -13,12 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
+from transformers.cache_utils import Cache, DynamicLayer
 
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
 from tasc.models import attention
-from tasc.models.cache import Layer
 from tasc.models.proof import prove
 from tasc.models.stateful import StatefulTarget
 from tasc.models.target import Target, Tree
@@ -36,20 +35,15 @@ def target_for(
     """Return a target for ``model``, with CUDA graphs on CUDA unless ``graphs`` is "off".
 
     ``compiled`` also passes the forward through torch.compile, on any device, which takes a minute
-    per shape and pays off in long runs. Raises UnavailableError if the target's logits differ from
-    the model's own.
+    per shape. Raises UnavailableError if the target's logits differ from the model's own.
     """
     captured = graphs == "auto" and model.device.type == "cuda"
-    target: Target
-    if attention.is_stateful(model):
-        target = StatefulTarget(model)
-        prove(target)
-    elif captured or compiled:
-        target = StaticTarget(model, graphs=captured, compiled=compiled)
+    stateful = attention.is_stateful(model)
+    if (captured or compiled) and not stateful:
         prove(StaticTarget(model, graphs=False))  # the same steps, without capturing them
-    else:
-        target = Target(model)
-        prove(target)
+        return StaticTarget(model, graphs=captured, compiled=compiled)
+    target = StatefulTarget(model) if stateful else Target(model)
+    prove(target)
     return target
 
 
@@ -108,7 +102,6 @@ class StaticTarget(Target):
         self.pool: Any = None  # memory shared by all graphs
 
     def allocate(self, capacity: int, size: int) -> None:
-        # A single sequence reuses the cache of the previous one if it is large enough.
         needed = _keys(capacity + QUERIES[-1])
         known = getattr(self, "kv_cache", None)
         if size == 1 and known is not None and known.rows == 1 and known.capacity >= needed:
@@ -217,7 +210,7 @@ class Step:
         return graph, logits
 
 
-class _Layer(Layer):
+class _Layer(DynamicLayer):  # type: ignore[misc]
     """A cache layer that writes at ``slots`` and returns the first ``keys`` positions."""
 
     is_compileable = True
@@ -228,13 +221,10 @@ class _Layer(Layer):
         if data is not None:
             self.keys, self.values = data[0], data[1]
         self.slots, self.shown = slots, keys
+        self.is_initialized = True
 
     def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        *_args: object,
-        **_kwargs: object,
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
         values = self.values[..., : value_states.shape[3]]
         self.keys.index_copy_(2, self.slots, key_states)
@@ -246,9 +236,6 @@ class _Layer(Layer):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002
         return self.shown, 0
-
-    def get_max_length(self) -> int:
-        return self.shown
 
 
 def tree_mask(

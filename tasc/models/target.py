@@ -1,9 +1,4 @@
-"""The target model of the decoding loop: read prompts, score trees, keep paths.
-
-A sequence's keys are stored from position 0. A step writes after the longest sequence, so that
-each layer stores with one copy. The mask hides the stale positions in between, and the accepted
-tokens move down once per step, for all layers at once.
-"""
+"""The target model of the decoding loop: read prompts, score trees, keep paths."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -46,8 +41,8 @@ class Target:
     def __init__(self, model: PreTrainedModel) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
 
-        Raises UnavailableError for a model whose attention transformers cannot replace, and, except
-        in StatefulTarget, for a model that stores more than keys and values.
+        Raises UnavailableError for a model whose attention transformers cannot replace, or that
+        stores more than keys and values, unless ``chains_only``.
         """
         config = model.config.get_text_config()
         layers = attention.layer_types(model)
@@ -274,7 +269,10 @@ class Target:
         ``mask`` is as in ``attention.attend``. Returns logits (B, r, V) of the last ``rows``
         tokens (0 = all), or of the tokens at an index (r,).
         """
-        with self._capturing():
+        hook: AbstractContextManager[object] = nullcontext()
+        if self.capture_hidden:  # not on base_model, whose forward OPT bypasses
+            hook = self.model.get_decoder().register_forward_hook(self._store_states)
+        with hook:
             out = self.model(
                 input_ids=ids,
                 attention_mask=mask,
@@ -286,14 +284,5 @@ class Target:
         logits: torch.Tensor = out.logits
         return logits
 
-    def _capturing(self) -> AbstractContextManager[object]:
-        """Store the hidden states of forwards in the block, if ``capture_hidden``."""
-        if not self.capture_hidden:
-            return nullcontext()
-
-        def store(_module: object, _inputs: object, out: ModelOutput) -> None:
-            self.states = out.last_hidden_state
-
-        # Not on base_model, whose forward OPT bypasses.
-        hook: AbstractContextManager[object] = self.model.get_decoder().register_forward_hook(store)
-        return hook
+    def _store_states(self, _module: object, _inputs: object, out: ModelOutput) -> None:
+        self.states = out.last_hidden_state

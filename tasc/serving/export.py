@@ -11,7 +11,7 @@ from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_o
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.environment import requirement
 from tasc.models.folder.files import CONFIG, read_json
-from tasc.models.folder.vocabulary import check_folder
+from tasc.models.folder.vocabulary import check_tokens
 from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code
@@ -122,9 +122,10 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     from tasc.models.load import check_model
 
     label, name = resolve_model(options.model)
-    folder, _ = check_model(name)
+    folder, config = check_model(name)
+    model = config.get_text_config()
     tokenizer = load_tokenizer(name).ending(corpus.end if corpus else None)
-    check_folder(tokenizer, folder)
+    check_tokens(tokenizer, model.vocab_size)
     index = None
     if options.index:
         index = load_index(Path(options.index), tokenizer)
@@ -136,8 +137,8 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         from tasc.models.folder import head_files
 
         head = head_files.find(Path(options.head))
-        head_files.read(head)
-        head_files.check_folder(head, folder)
+        values, _ = head_files.read(head)
+        head_files.check(head, values, model.hidden_size, model.vocab_size)
     parts = Parts(
         options, label, folder, tokenizer, index, head, corpus, _constraint(options, corpus)
     )

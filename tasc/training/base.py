@@ -84,8 +84,10 @@ def train_base(
     preset = PRESETS[options.preset]
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = new_tokenizer(corpus, options)
-    rows = max(len(tokenizer.vocabulary()), preset.rows)
-    model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)
+    size = len(tokenizer.vocabulary())
+    model = build(
+        preset, max(size, preset.rows), options.positions, options.seed, end=tokenizer.eos_id
+    )
     model.to(resolve_device(options.device))
     progress("encoding the documents", 0, 0)
     documents = _documents(tokenizer, corpus, sys.maxsize)
@@ -99,12 +101,8 @@ def train_base(
         name=f"base {options.training} {asdict(preset)}",
     )
     report = run.train(held_out, resume=resume, progress=progress)
-    size = len(tokenizer.vocabulary())
-    return BaseResult(
-        model,
-        tokenizer,
-        BaseReport(**vars(report), vocabulary=size, vocabulary_wanted=options.vocabulary),
-    )
+    whole = BaseReport(**vars(report), vocabulary=size, vocabulary_wanted=options.vocabulary)
+    return BaseResult(model, tokenizer, whole)
 
 
 def new_tokenizer(corpus: Corpus, options: BaseOptions) -> LoadedTokenizer:

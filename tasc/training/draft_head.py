@@ -53,8 +53,7 @@ def train_head(
 
     The model, a folder or Hub id, is frozen. The outputs of ``train`` are ignored. The first 128
     prompts of ``validation`` serve for the loss after each epoch. Answers and checkpoints are
-    stored in ``work``, so that a killed run resumes in either phase. ``progress`` is called after
-    each batch of answers and each step.
+    stored in ``work``, so that a killed run resumes in either phase.
     """
     processes.check_alone()
     options.check(held_out=validation is not None)

@@ -30,19 +30,14 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class FinetuneResult(Reported):
-    """A trained model, still in memory.
+    """A trained model, still in memory."""
 
-    Attributes:
-        model: the base model with its adapter, or trained as a whole; in evaluation mode.
-        card: README.md of the plain model; not written if it is empty.
-    """
-
-    model: PeftModel | PreTrainedModel
+    model: PeftModel | PreTrainedModel  # with its adapter, or trained as a whole; evaluates
     report: TrainReport
     tokenizer: LoadedTokenizer
     start: Start
     merge: bool
-    card: str = ""
+    card: str = ""  # README.md of the plain model; not written if it is empty
 
     def save(self, folder: Path) -> None:
         """Write the adapter to ``adapter``, and a plain model to ``model``.
@@ -97,7 +92,6 @@ class TrimmedModel(Reported):
 
     @property
     def report(self) -> AugmentReport:
-        """The report on the tokenizer."""
         return self.augmentation.report
 
     def save(self, folder: Path) -> None:

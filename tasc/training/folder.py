@@ -105,12 +105,11 @@ def _saveable(config: GenerationConfig) -> GenerationConfig:
 
 
 def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:
-    """Write a tokenizer so that ``AutoTokenizer`` loads the same one.
+    """Write a tokenizer so that ``AutoTokenizer`` loads the same one; else raise UnavailableError.
 
     For some architectures, such as Qwen2, transformers 5 rebuilds the tokenizer from vocabulary and
-    merges, and silently drops an augmented pre-tokenizer. The class name prevents this for most
-    architectures; an empty ``auto_map`` makes it read tokenizer.json unchanged. Raises
-    UnavailableError if neither works with this version of transformers.
+    merges, and silently drops an augmented pre-tokenizer. The class name prevents this for most of
+    them; an empty ``auto_map`` makes it read tokenizer.json unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.tokenizer.save(os.fspath(folder / "tokenizer.json"))

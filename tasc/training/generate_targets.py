@@ -57,9 +57,7 @@ def generate_targets(
             progress("answering prompts", begin + len(part), len(ids))
         answers += saved
     examples = [np.concatenate(pair) for pair in zip(ids, answers, strict=True)]
-    targets = [
-        np.repeat([False, True], [len(p), len(a)]) for p, a in zip(ids, answers, strict=True)
-    ]
+    targets = [np.arange(len(e)) >= len(p) for e, p in zip(examples, ids, strict=True)]
     return join_examples(examples, targets)
 
 

@@ -39,9 +39,8 @@ class Run:
     ) -> None:
         """Prepare to train the parameters with ``requires_grad``, with checkpoints in ``work``.
 
-        ``groups`` are AdamW parameter groups, each with its own peak learning rate "lr". ``name``
-        is everything else that identifies the run (model, tokenizer): checkpoints of runs with
-        another name, schedule or other examples are rejected.
+        ``groups`` are AdamW parameter groups, each with its own peak learning rate "lr".
+        Checkpoints of a run with another ``name``, schedule or other examples are rejected.
         """
         model = learner.module
         self.device = next(model.parameters()).device
@@ -72,8 +71,7 @@ class Run:
 
         ``held_out`` is evaluated after each epoch and at the end. With ``patience`` in the schedule
         the model ends with the weights of the best evaluation. ``resume`` continues from the
-        newest complete checkpoint, if any; otherwise old checkpoints are removed. An interrupt
-        (KeyboardInterrupt) leaves the last checkpoint in place.
+        newest checkpoint, if any; otherwise old checkpoints are removed.
         """
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             step = self._start(resume)
@@ -82,12 +80,12 @@ class Run:
             while not self._over(step):
                 loss = self._step(step)
                 step += 1
-                self.journal.seconds = self._seconds(origin)
+                self.journal.seconds = time.monotonic() - origin
                 over = self._over(step)
                 if held_out is not None and (over or step % self.epoch_steps == 0):
                     self._evaluate(held_out, step, progress)
                     over = self._over(step)
-                self.journal.seconds = self._seconds(origin)
+                self.journal.seconds = time.monotonic() - origin
                 self._checkpoint(step, over=over)
                 progress(f"training, loss {loss:.3f}", step, self.steps)
             if self._best_is_older and self.group.first:  # the others report and write nothing
@@ -130,11 +128,6 @@ class Run:
                 "use one folder that all of them can read"
             )
 
-    def _seconds(self, origin: float) -> float:
-        """Return the seconds since ``origin``; the first process's if time ends the run."""
-        seconds = time.monotonic() - origin
-        return self.group.total(seconds * self.group.first) if self.schedule.minutes else seconds
-
     def _over(self, step: int) -> bool:
         patience = self.schedule.patience
         if patience and self.journal.waited >= patience:
@@ -159,7 +152,8 @@ class Run:
         for i in range(self.group.rank, len(micro), self.group.size):
             batch = collate(self.examples, micro[i]).to(self.device)
             self._seed(step, i)
-            loss = self.loss(self.model, batch, bfloat16=self.schedule.bfloat16) / targets
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.schedule.bfloat16):
+                loss = self.loss(self.model, batch) / targets
             torch.autograd.backward(loss)
             total += float(loss.detach())
         total = self.group.total(total)

@@ -17,6 +17,7 @@ MOST_EPOCHS, MOST_RATE = 10**6, 100
 # Defaults for adapters, and for a draft head.
 _RATE, _HEAD_RATE = 2e-4, 1e-3
 _BATCH, _HEAD_BATCH = 64, 16
+_HEAD_SHAPE: dict[str, Any] = {"shape": "cosine", "warmup_steps": 20, "floor": 0.05, "clip": 0.5}
 REPORT = "training.json"
 # 1,000 examples are enough for a loss, and cheaper than the training.
 _OTHER_SPLITS = {"validation": OtherSplit(most=1000)}
@@ -217,7 +218,6 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
 
     @property
     def peak(self) -> float:
-        """The peak learning rate."""
         return self.learning_rate or (_HEAD_RATE if self.draft_head else _RATE)
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
@@ -226,14 +226,11 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
             epochs=self.epochs,
             micro_batch=min(self.batch_size, whole),
             effective_batch=whole,
-            shape="cosine" if self.draft_head else "linear",
-            warmup_steps=20 if self.draft_head else 0,
-            floor=0.05 if self.draft_head else 0.0,
-            clip=0.5 if self.draft_head else 1.0,
             bfloat16=bfloat16,
             checkpoint_steps=self.checkpoint_steps,
             patience=self.patience,
             seed=self.seed,
+            **(_HEAD_SHAPE if self.draft_head else {}),
         )
 
     @model_validator(mode="after")

@@ -1,9 +1,8 @@
 """Train one model in several processes, each of which reads a share of every step's examples.
 
-Nothing wraps the model. The loss is a sum over targets divided by their number in the whole step,
-so the gradients of all processes add up to those of one process. All take the same step, and their
-weights stay equal. Only the first process evaluates, reports and writes. Processes are started
-here, by torchrun or by accelerate launch.
+The loss is a sum over targets divided by their number in the whole step, so the gradients of all
+processes add up to those of one process, and their weights stay equal. Only the first one
+evaluates, reports and writes. Processes are started here, by torchrun or by accelerate launch.
 """
 
 import json

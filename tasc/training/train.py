@@ -98,13 +98,8 @@ def _finetune(
                 dropout=options.dropout,
                 targets=options.target_modules,
             )
-    groups = [
-        {
-            "params": [p for p in trained.parameters() if p.requires_grad],
-            "lr": options.peak,
-            "weight_decay": 0.0,
-        }
-    ]
+    weights = [p for p in trained.parameters() if p.requires_grad]
+    groups = [{"params": weights, "lr": options.peak, "weight_decay": 0.0}]
     name = f"{start.model} {options.training}"
     run = Run(language.learner(trained), groups, examples, schedule, work=work, name=name)
     with quiet(), tensor_float32(options.tf32, model.device):

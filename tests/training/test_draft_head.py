@@ -147,8 +147,8 @@ def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch):
                     expected += smooth_l1_loss(said[at], true)
                     expected += cross_entropy(lm_head(said[at]), lm_head(true).softmax(-1))
     with torch.no_grad():
-        found = EagleLoss(model)(head, together, bfloat16=False)
-        noisy = EagleLoss(model)(head.train(), together, bfloat16=False)
+        found = EagleLoss(model)(head, together)
+        noisy = EagleLoss(model)(head.train(), together)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
     assert noisy != found
 
@@ -157,7 +157,7 @@ def test_held_out_figures_are_means_over_all_targets_however_many_rows_a_forward
     model, (data, together) = pico.build_model(), batch
     head, loss = new_head(model), EagleLoss(model)
     with torch.no_grad():
-        mean = float(loss(head, together, bfloat16=False)) / data.targets.sum()
+        mean = float(loss(head, together)) / data.targets.sum()
     evaluate = learner(model, head).evaluate
     few, many = (evaluate(data, n, 3, bfloat16=False) for n in (2, len(data)))
     assert few.loss == pytest.approx(mean, rel=1e-5)
@@ -168,11 +168,11 @@ def test_a_sampled_softmax_estimates_the_full_one(batch, monkeypatch):
     model, (_, together) = pico.build_model(), batch
     with torch.no_grad():
         full = summed_loss(model, together, bfloat16=False)
-        assert torch.isclose(sampled.sampled_loss(model, together, bfloat16=False), full)
+        assert torch.isclose(sampled.sampled_loss(model, together), full)
         monkeypatch.setattr(sampled, "SAMPLED_FROM", 100)
         monkeypatch.setattr(sampled, "DRAWN", 200)
         torch.manual_seed(0)
-        losses = [sampled.sampled_loss(model, together, bfloat16=False) for _ in range(60)]
+        losses = [sampled.sampled_loss(model, together) for _ in range(60)]
     # The estimated normaliser is right on average, its logarithm a little low.
     mean = torch.stack(losses).mean()
     assert 0.9 * full < mean < 1.01 * full

@@ -33,7 +33,7 @@ def test_a_padded_batch_has_the_loss_of_its_rows_one_by_one(data, architecture):
 
 
 def test_targets_are_those_the_mask_names(data):
-    _, labels = target_logits(pico.build_model(), collate(data, np.array([2])), bfloat16=False)
+    _, labels = target_logits(pico.build_model(), collate(data, np.array([2])))
     part = slice(data.offsets[2], data.offsets[3])
     assert labels.tolist() == data.tokens[part][data.targets[part]].tolist()
 

@@ -16,11 +16,9 @@ _FIRST = (CONFIG, "generation_config.json", "adapter_config.json", WEIGHTS, INDE
 def model_folder(path: str) -> Path:
     """Return the model folder ``path``, or the folder in the Hub's cache for a Hub id.
 
-    A GGUF file, or the one of a packaged model, is converted once, into tasc's cache.
-
-    Raises:
-        InputError: there is no such folder, and no such model on the Hub.
-        UnavailableError: the Hub cannot be reached, or the model's package is not installed.
+    A GGUF file, or the one of a packaged model, is converted once, into tasc's cache. Raises
+    InputError if there is no such folder and no such model on the Hub, and UnavailableError if the
+    Hub cannot be reached, or the model's package is not installed.
     """
     folder = local_folder(path)
     if folder.exists():

@@ -78,14 +78,14 @@ def weight_files(folder: Path) -> list[Path]:
     Raises InputError if there are none, or the index names any other file.
     """
     what = f"model {folder}"
-    if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
-        if not (folder / WEIGHTS).exists():
-            raise InputError(
-                f"{what}: no safetensors weights: convert it with transformers' save_pretrained"
-            )
+    if (folder / WEIGHTS).exists():
         files = [folder / WEIGHTS]
-    else:
+    elif (folder / INDEX).exists():
         files = [folder / name for name in shard_names(folder)]
+    else:
+        raise InputError(
+            f"{what}: no safetensors weights: convert it with transformers' save_pretrained"
+        )
     for file in files:
         check_inside(file, what)
     return files

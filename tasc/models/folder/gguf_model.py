@@ -49,11 +49,8 @@ def converted(file: Path) -> Path:
     """Return the model folder of a GGUF file; the cache has one for each content.
 
     Weights become bfloat16 if the file has only such matrices, otherwise float32, with the
-    values of the file.
-
-    Raises:
-        InputError: the file is damaged, or its model or tokenizer is not supported.
-        StorageError: the disk is full.
+    values of the file. Raises InputError if the file is damaged, or its model or tokenizer is not
+    supported, and StorageError if the disk is full.
     """
     folder = cache_folder() / "models" / f"{sha256(file)[:32]}-{_FORMAT}"
     if (folder / CONFIG).is_file():
@@ -104,9 +101,8 @@ def _config(header: GgufHeader) -> dict[str, Any]:
             f"{header.path} is a model of architecture {kind!r:.60}, but tasc reads GGUF files of "
             f"{', '.join(_CLASSES)}: use the model's folder in transformers' format"
         )
-    heads, width = (
-        _size(header, f"{kind}.{n}") for n in ("attention.head_count", "embedding_length")
-    )
+    heads = _size(header, f"{kind}.attention.head_count")
+    width = _size(header, f"{kind}.embedding_length")
     size = _size(header, f"{kind}.attention.key_length", width // heads)
     _check_plain(header, kind, size)
     matrices = [t for t in header.tensors.values() if len(t.shape) > 1]
@@ -145,13 +141,11 @@ def _size(header: GgufHeader, name: str, default: int | None = None) -> int:
 def _check_plain(header: GgufHeader, kind: str, size: int) -> None:
     """Raise InputError for a part that would be ignored."""
     scaling = header.get(f"{kind}.rope.scaling.type", str, "none")
+    rotated = header.get(f"{kind}.rope.dimension_count", int, size)
     for what, found in {
         "experts": header.get(f"{kind}.expert_count", int, 0),
         f"rotary positions of type {scaling!r:.60}": scaling != "none",
-        "rotary positions in a part of each head": header.get(
-            f"{kind}.rope.dimension_count", int, size
-        )
-        != size,
+        "rotary positions in a part of each head": rotated != size,
     }.items():
         if found:
             raise InputError(
@@ -189,14 +183,16 @@ def _llama3_factors(theta: float, size: int, factor: float) -> np.ndarray:
 
 def _tensors(header: GgufHeader, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Yield each tensor, float32, with its name in transformers."""
-    heads = {"q": config["num_attention_heads"], "k": config["num_key_value_heads"]}
+    heads: dict[str, int] = {}
+    if config["model_type"] in _PAIRED:
+        heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     for given in header.tensors:
         if given == _FACTORS:
             continue
         values, name = _values(header, given), _name(header, given)
-        count = next((n for p, n in heads.items() if f".self_attn.{p}_proj." in name), 0)
-        if count and config["model_type"] in _PAIRED:
-            values = _halves(header, given, values, count)
+        layer = name.split(".")[-2]
+        if layer in heads:
+            values = _halves(header, given, values, heads[layer])
         yield name, values
 
 

@@ -32,13 +32,6 @@ def check_tokens(tokenizer: LoadedTokenizer, rows: int, new: Collection[int] = (
         )
 
 
-def check_folder(tokenizer: LoadedTokenizer, folder: Path) -> None:
-    """Check a model that is not loaded, by its config.json."""
-    rows = stated(folder, "vocab_size")
-    if rows is not None:
-        check_tokens(tokenizer, rows)
-
-
 def stated(folder: Path, size: str) -> int | None:
     """Return a size of the language model from config.json in ``folder``, if it is there."""
     config = read_json(folder / CONFIG, f"model {folder}")

@@ -1,8 +1,7 @@
 """LoRA with trainable embedding rows: attach the adapter, and merge it into plain weights.
 
-Low-rank adapters on a 4-bit base are from Dettmers et al. 2023. "Task-Centric Acceleration" trains
-adapters on attention and MLP, and rows of the embedding and the LM head: all rows in App. B.2, the
-rows of new tokens by the parameter count (6 %) of section 4.2.
+Low-rank adapters on a 4-bit base are from Dettmers et al. 2023. Of the rows, "Task-Centric
+Acceleration" trains all in App. B.2, and by its parameter count (6 %) the new ones in section 4.2.
 """
 
 from collections.abc import Sequence
@@ -37,11 +36,9 @@ def attach(
 ) -> PeftModel:
     """Freeze a model and attach LoRA to its linear layers except the LM head.
 
-    ``targets`` are the ends of layer names, separated by commas; all by default. Experts of a
-    mixture are not adapted, as they are not linear layers in transformers 5.
-
-    ``rows`` of the embeddings and the LM head become trainable too. All trainable parameters are
-    float32, because bfloat16 cannot represent an AdamW step.
+    ``targets`` are the ends of layer names, separated by commas. Experts of a mixture are not
+    linear layers in transformers 5. ``rows`` of the embeddings and the LM head become trainable
+    too. All trainable parameters are float32, because bfloat16 cannot represent an AdamW step.
 
     Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
     not a layer, and for a model that PEFT cannot adapt.

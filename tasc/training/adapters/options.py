@@ -52,12 +52,10 @@ class AdapterOptions(Options):
 
     @property
     def quantization(self) -> Quantization:
-        """Quantisation of the layers below adapters."""
         return self.quantize or ("nf4" if self.adapter == "lora" else "none")
 
     @property
     def trained_rows(self) -> TrainedRows:
-        """Rows of embedding and LM head to train."""
         return self.train_rows or ("used" if self.adapter == "lora" else "all")
 
     @model_validator(mode="after")

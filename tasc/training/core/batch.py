@@ -52,7 +52,6 @@ class Examples:
         return sum(int(self.targets[self.offsets[i] : self.offsets[i + 1]].sum()) for i in indices)
 
     def fingerprint(self) -> str:
-        """Return a hash of the contents."""
         digest = hashlib.sha256()
         for array in (self.tokens, self.targets, self.positions, self.offsets):
             digest.update(array.tobytes())
@@ -73,7 +72,6 @@ class Batch:
     position_ids: torch.Tensor | None
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the same batch on a device."""
         positions = None if self.position_ids is None else self.position_ids.to(device)
         return Batch(self.input_ids.to(device), self.labels.to(device), positions)
 
@@ -157,7 +155,7 @@ def plan_epoch(
 
     Examples are shuffled, sorted by length inside windows of many steps, and cut into
     micro-batches, which are shuffled again: there is little padding, and lengths still mix within a
-    step. The order depends on the arguments alone, so a resumed run continues the same order.
+    step. The order depends on the arguments alone.
     """
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))

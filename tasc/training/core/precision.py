@@ -27,15 +27,12 @@ def tensor_float32(wanted: bool, device: torch.device) -> Iterator[None]:
 
     Raises UnavailableError if that is not a CUDA device.
     """
-    if not wanted:
-        yield
-        return
-    if device.type != "cuda":
+    if wanted and device.type != "cuda":
         raise UnavailableError(
             f"TF32 needs a CUDA device, and the device is {device.type}: leave out --tf32"
         )
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high" if wanted else before)
     try:
         yield
     finally:

@@ -14,8 +14,8 @@ class Schedule:
     epochs: float  # passes over the examples; a fraction stops within one
     micro_batch: int  # examples per forward
     effective_batch: int  # examples per optimizer step, a multiple of ``micro_batch``
-    # Stop after this time and let the learning rate end there. The number of steps then depends on
-    # the machine, so such a run is not exactly reproducible.
+    # Stop after this time and let the learning rate end there, in a run of one process. The number
+    # of steps then depends on the machine, so such a run is not exactly reproducible.
     minutes: float | None = None
     # Stop after this many evaluations without a better one, and keep the weights of the best. The
     # learning rate falls as if the run went on.
@@ -58,17 +58,13 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The model on held-out examples after ``step`` steps.
-
-    Attributes:
-        loss: nats per target token.
-        exact: share of examples whose targets are all the arg-max given the true tokens before
-            them, so greedy decoding produces them exactly. For a draft head, share of tokens for
-            which its arg-max is the target model's.
-    """
+    """The model on held-out examples after ``step`` steps."""
 
     step: int
-    loss: float
+    loss: float  # nats per target token
+    # Share of examples whose targets are all the arg-max given the true tokens before them, so
+    # greedy decoding produces them exactly. For a draft head, share of tokens for which its arg-max
+    # is the target model's.
     exact: float
 
 
@@ -100,33 +96,21 @@ class Journal:
 
 @dataclass(frozen=True)
 class TrainReport:
-    """The report of a training run.
-
-    Attributes:
-        losses: nats per target token, one per step.
-        tokens: tokens read, including prompts but not padding.
-        targets: tokens learnt from.
-        seconds: of training and evaluation, including interrupted runs.
-        cut_examples: examples that were too long and lost text.
-        kept_step: the step whose weights are kept: the last, or with ``patience`` the one with the
-            best evaluation.
-        stopped_early: whether ``patience`` ended the training.
-    """
+    """The report of a training run."""
 
     steps: int
-    losses: tuple[float, ...]
+    losses: tuple[float, ...]  # nats per target token, one per step
     evaluations: tuple[Evaluation, ...]
-    tokens: int
-    targets: int
-    seconds: float
+    tokens: int  # read, including prompts but not padding
+    targets: int  # tokens learnt from
+    seconds: float  # of training and evaluation, including interrupted runs
     trainable_parameters: int
     total_parameters: int
-    cut_examples: int
-    kept_step: int
-    stopped_early: bool
+    cut_examples: int  # examples that were too long and lost text
+    kept_step: int  # whose weights are kept: the last, or with ``patience`` the best evaluation's
+    stopped_early: bool  # whether ``patience`` ended the training
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
         return asdict(self)
 
 

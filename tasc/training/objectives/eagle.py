@@ -24,12 +24,10 @@ class EagleLoss:
 
     Li et al., "EAGLE" (2024), section 4.2: Smooth L1 between the states plus 0.1 times the
     cross-entropy between the distributions. Uniform noise on the input states prepares the head
-    for reading its own states while drafting. Departs: the cross-entropy has the weight
-    ``DISTRIBUTION_WEIGHT`` = 1, because a close state with the wrong arg-max is useless, above all
-    in a small model.
+    for reading its own states while drafting. Departs: the cross-entropy has the weight 1, because
+    a close state with the wrong arg-max is useless, above all in a small model.
     """
 
-    DISTRIBUTION_WEIGHT = 1.0
     NOISE = 0.1
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -37,23 +35,18 @@ class EagleLoss:
         self.embedding: nn.Module = model.get_input_embeddings()
         self.lm_head: nn.Linear = model.get_output_embeddings()
 
-    def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the loss in nats, summed over the states that lead to targets."""
-        with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
-            return self._loss(*self._states(model, batch))
+        return self._loss(*self._states(model, batch))
 
-    def score(
-        self, model: nn.Module, batch: Batch, *, bfloat16: bool
-    ) -> tuple[float, int, int, int]:
+    def score(self, model: nn.Module, batch: Batch) -> tuple[float, int, int, int]:
         """Return the loss, the targets, and how often the likeliest token is the target's."""
-        agreed = 0
-        with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
-            predicted, tokens, true = self._states(model, batch)
-            loss = float(self._loss(predicted, tokens, true))
-            pieces = (torch.split(rows, _ROWS) for rows in (predicted, tokens))
-            for some, wanted in zip(*pieces, strict=True):
-                logits = self.lm_head(some.to(self.lm_head.weight.dtype))
-                agreed += int((logits.argmax(-1) == wanted).sum())
+        predicted, tokens, true = self._states(model, batch)
+        loss, agreed = float(self._loss(predicted, tokens, true)), 0
+        pieces = (torch.split(rows, _ROWS) for rows in (predicted, tokens))
+        for some, wanted in zip(*pieces, strict=True):
+            logits = self.lm_head(some.to(self.lm_head.weight.dtype))
+            agreed += int((logits.argmax(-1) == wanted).sum())
         return loss, int((batch.labels != IGNORED).sum()), agreed, len(predicted)
 
     def _states(self, head: nn.Module, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -76,4 +69,4 @@ class EagleLoss:
             distribution = columns.logits(self.lm_head, true).softmax(-1)
         cross = -(distribution * columns.logits(self.lm_head, predicted).log_softmax(-1)).sum()
         states = smooth_l1_loss(predicted.float(), true.float(), reduction="none").mean(-1).sum()
-        return states + self.DISTRIBUTION_WEIGHT * cross
+        return states + cross

@@ -15,7 +15,7 @@ def learner(model: torch.nn.Module, loss: Loss | None = None) -> Learner:
     """Train ``model`` on its targets, with their cross-entropy or an estimate of it."""
     # Not from the LM head: with trained rows, PEFT rebuilds its weight on every access.
     width = int(innermost(model).config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
-    return Learner(model, loss or summed_loss, score, width)
+    return Learner(model, loss or token_loss, score, width)
 
 
 def innermost(model: torch.nn.Module) -> torch.nn.Module:
@@ -24,7 +24,7 @@ def innermost(model: torch.nn.Module) -> torch.nn.Module:
     return get_base() if callable(get_base) else model
 
 
-def target_logits(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tuple[Tensor, Tensor]:
+def target_logits(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     """Run the model; return logits (N, V) float32 and the N target ids they should predict.
 
     Targets are in batch order. The LM head runs only at positions where some sequence has a target.
@@ -37,22 +37,27 @@ def target_logits(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tu
         options["logits_to_keep"] = columns
     if batch.position_ids is not None:
         options["position_ids"] = batch.position_ids
-    with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
-        logits = model(input_ids=batch.input_ids, use_cache=False, **options).logits
+    logits = model(input_ids=batch.input_ids, use_cache=False, **options).logits
     if "logits_to_keep" not in options:
         logits = logits[:, columns]
     return logits[wanted[:, columns]].float(), batch.labels[:, 1:][wanted]
 
 
-def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+def token_loss(model: torch.nn.Module, batch: Batch) -> Tensor:
     """Return the loss in nats, summed over the batch's targets."""
-    logits, labels = target_logits(model, batch, bfloat16=bfloat16)
+    logits, labels = target_logits(model, batch)
     return cross_entropy(logits, labels, reduction="sum")
 
 
-def score(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> tuple[float, int, int, int]:
+def summed_loss(model: torch.nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
+    """Return ``token_loss``, outside of a training run."""
+    with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
+        return token_loss(model, batch)
+
+
+def score(model: torch.nn.Module, batch: Batch) -> tuple[float, int, int, int]:
     """Return the summed loss, the targets, and the sequences predicted exactly out of all."""
-    logits, labels = target_logits(model, batch, bfloat16=bfloat16)
+    logits, labels = target_logits(model, batch)
     owners = (batch.labels != IGNORED).nonzero()[:, 0]
     wrong = set(owners[logits.argmax(-1) != labels].tolist())
     sequences = len(batch.labels)

@@ -1,7 +1,7 @@
 """The interface between an objective and the training loop, and evaluation on held-out examples."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,26 +13,15 @@ from tasc.training.core.schedule import Evaluation
 
 _LOGITS = 1 << 27  # of an evaluation batch: half a gigabyte in float32
 
-
-class Loss(Protocol):
-    """The training loss in nats, summed over the batch's targets."""
-
-    def __call__(self, model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
-        """Return a scalar with a gradient."""
-
-
-class Score(Protocol):
-    """The evaluation of one batch."""
-
-    def __call__(
-        self, model: nn.Module, batch: Batch, *, bfloat16: bool
-    ) -> tuple[float, int, int, int]:
-        """Return the summed loss, the number of targets, and how many of how many are exact."""
+# The training loss in nats, summed over the batch's targets: a scalar with a gradient.
+Loss = Callable[[nn.Module, Batch], Tensor]
+# The summed loss, the number of targets, and how many of how many are exact.
+Score = Callable[[nn.Module, Batch], tuple[float, int, int, int]]
 
 
 @dataclass(frozen=True)
 class Learner:
-    """A module to train, its loss, and its evaluation."""
+    """A module to train, its loss, and its evaluation, which both run under autocast."""
 
     module: nn.Module
     loss: Loss
@@ -64,7 +53,8 @@ class Learner:
         for start in range(0, len(order), batch_size):
             progress("validating", start, len(order))
             batch = collate(examples, order[start : start + batch_size]).to(device)
-            sums += self.score(self.module, batch, bfloat16=bfloat16)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                sums += self.score(self.module, batch)
         self.module.train(was_training)
         loss, targets, exact, judged = sums.tolist()
         return Evaluation(step, loss / max(1, targets), exact / max(1, judged))

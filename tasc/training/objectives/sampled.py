@@ -57,15 +57,14 @@ class Columns:
         return torch.searchsorted(self.certain, labels)
 
 
-def sampled_loss(model: nn.Module, batch: Batch, *, bfloat16: bool) -> Tensor:
-    """Estimate ``language.summed_loss``; exact for vocabularies below SAMPLED_FROM."""
+def sampled_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Estimate ``language.token_loss``; exact for vocabularies below SAMPLED_FROM."""
     inner = innermost(model)
     options = {} if batch.position_ids is None else {"position_ids": batch.position_ids}
-    with torch.autocast(batch.input_ids.device.type, torch.bfloat16, enabled=bfloat16):
-        out = inner.base_model(input_ids=batch.input_ids, use_cache=False, **options)  # type: ignore[operator]
-        labels = batch.labels[:, 1:]
-        wanted = labels != IGNORED
-        head: nn.Linear = inner.get_output_embeddings()  # type: ignore[operator]
-        columns = Columns(labels[wanted], head.weight.shape[0])
-        logits = columns.logits(head, out.last_hidden_state[:, :-1][wanted])
+    out = inner.base_model(input_ids=batch.input_ids, use_cache=False, **options)  # type: ignore[operator]
+    labels = batch.labels[:, 1:]
+    wanted = labels != IGNORED
+    head: nn.Linear = inner.get_output_embeddings()  # type: ignore[operator]
+    columns = Columns(labels[wanted], head.weight.shape[0])
+    logits = columns.logits(head, out.last_hidden_state[:, :-1][wanted])
     return cross_entropy(logits, columns.positions(labels[wanted]), reduction="sum")

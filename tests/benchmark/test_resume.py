@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-import tasc.benchmark.lossless  # takes decode before a test replaces it
-from tasc.benchmark import matrix
+from tasc.benchmark import lossless, matrix
 from tasc.benchmark.matrix import Loaded, Measured, run
 from tasc.errors import InputError
 from tasc.models.target import Target
@@ -102,6 +101,7 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
         return decode(*arguments)
 
     monkeypatch.setattr(matrix, "decode", interrupted)
+    monkeypatch.setattr(lossless, "decode", decode)
     out = ["--output", tmp_path / "out"]
     code, _, err = tasc(capsys, *command, *out)
     assert (code, "a checkpoint is saved; resume with " in err) == (130, True)

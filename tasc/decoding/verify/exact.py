@@ -42,7 +42,7 @@ def greedy(draft: Draft, logits: Logits, adjust: Adjust | None = None) -> Verifi
         best = np.ascontiguousarray(logits.ids[:, 0])
         path = greedy_path(draft.tokens, draft.parents, best)
         return path, int(best[path[-1] + 1 if len(path) else 0])
-    if (adjust is None or isinstance(adjust, Masks)) and ops.available(logits):
+    if (adjust is None or isinstance(adjust, Masks)) and ops.available(logits.device):
         path, bonus = ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
         if adjust is None or adjust.allows([*draft.tokens[path].tolist(), bonus]):
             return path, bonus
@@ -84,7 +84,7 @@ class Sampled:
         missing = int(positions.max()) + 1 - len(self.ahead)
         self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))
         uniforms = self.ahead[positions]
-        if adjust is None and not self.sampling.cuts and ops.available(logits):
+        if adjust is None and not self.sampling.cuts and ops.available(logits.device):
             arguments = (draft.tokens, draft.parents, self.sampling.temperature, uniforms)
             path, bonus = ops.run(ops.SAMPLED, logits, *arguments)
         else:

@@ -27,9 +27,9 @@ _FAILURES = {
 }
 
 
-def available(logits: torch.Tensor) -> bool:
-    """Return whether there is a kernel for the device of ``logits``."""
-    return logits.device.type == "cpu" or (logits.is_cuda and cuda.library() is not None)
+def available(device: torch.device) -> bool:
+    """Return whether there are kernels for ``device``."""
+    return device.type == "cpu" or (device.type == "cuda" and cuda.library() is not None)
 
 
 def native(kernel: Callable[..., _Result], logits: torch.Tensor, *arguments: Any) -> _Result:  # noqa: ANN401

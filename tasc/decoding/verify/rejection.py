@@ -43,7 +43,7 @@ class MultiBranch:
                 f"{logits.shape[1]}: project them onto the target's vocabulary"
             )
         uniforms = self.random.random(len(draft) + 1)
-        if adjust is not None or self.sampling.cuts or not ops.available(logits):
+        if adjust is not None or self.sampling.cuts or not ops.available(logits.device):
             return rejection_reference(
                 draft, target_distribution(draft, logits, self.sampling, adjust), uniforms
             )

@@ -14,7 +14,7 @@ import torch
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.grammar import FORCED, Grammar, Masks
-from tasc.decoding.core.processors import InTurn, Processor, Processors
+from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
     Factory,
@@ -140,10 +140,10 @@ class _Sequence:
         reads_all = self.uses_hidden_states is not None or self.head is None
         self.largest = 0 if reads_all else read  # logits that it reads of a row; 0: all
         self.masks = None if request.grammar is None else Masks(request.grammar)
-        self.adjust: Processors | Masks | InTurn | None = self.masks
+        self.adjust: Processors | Masks | None = self.masks
         if request.processors:
-            first = Processors(request.processors, request.prompt, self.limit, device)
-            self.adjust = first if self.masks is None else InTurn(first, self.masks)
+            given = request.processors, request.prompt, self.limit, device
+            self.adjust = Processors(*given, self.masks)
 
     @property
     def done(self) -> bool:

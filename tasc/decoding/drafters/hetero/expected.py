@@ -1,7 +1,6 @@
 """The expected acceptance probability of a drafted token, for each algorithm, on given texts.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", table 2, averaged over positions: union Σ min(p, q) and TLI
+Timor et al., arXiv:2502.05202, table 2, averaged over positions: union Σ min(p, q) and TLI
 Σ min(p, q') over the intersection, SLEM Σ p · ψ, SLRS Σ min(p, ψ), standard Σ min(p, q).
 """
 

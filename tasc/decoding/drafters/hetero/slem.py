@@ -1,10 +1,9 @@
 """SLEM: draft text, encode it with the target's tokenizer, and verify it token by token.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithm 2, with the re-alignment of section 3.2. Departs: the drafted
-text is encoded as a continuation of the last output tokens. If no token boundary lies between the
-two, it is split greedily, longest token first. Verification takes exact matches, so drafts carry no
-distributions.
+Timor et al., arXiv:2502.05202, algorithm 2, with the re-alignment of section 3.2. Departs: the
+drafted text is encoded as a continuation of the last output tokens. If no token boundary lies
+between the two, it is split greedily, longest token first. Verification takes exact matches, so
+drafts carry no distributions.
 """
 
 import numpy as np

@@ -1,7 +1,6 @@
 """SLRS: draw draft tokens until they commit a target token, which is verified as a string.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithm 3 with the lookahead of section 3.3, once per token of a
+Timor et al., arXiv:2502.05202, algorithm 3 with the lookahead of section 3.3, once per token of a
 chain. Draws beyond a committed token are repeated from rows that are already there. Departs from
 the printed algorithm in two ways that keep it exact: a segmentation below ``floor`` gives no token,
 so that fewer are summed (the target then draws from its residual distribution); and once a step has

@@ -1,7 +1,6 @@
 """Drafters of target tokens: TLI, union, and standard speculative decoding.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithms 4, 1 and 5. They differ in the map from draft tokens to
+Timor et al., arXiv:2502.05202, algorithms 4, 1 and 5. They differ in the map from draft tokens to
 target tokens, and in whether a draw may fall outside of it.
 """
 

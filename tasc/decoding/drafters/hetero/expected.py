@@ -13,7 +13,7 @@ from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
-from tasc.decoding.drafters.hetero.token_level import tli, union
+from tasc.decoding.drafters.hetero.token_level import TokenLevel
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
 
@@ -60,8 +60,8 @@ def expected_acceptance(
 
 def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
     alphas = {}
-    for name, make in (("union", union), ("tli", tli)):
-        drafter = make(session.pair, HeteroOptions())
+    for name, normalise in (("union", False), ("tli", True)):
+        drafter = TokenLevel(session.pair, HeteroOptions(), session.pair.to_target, normalise)
         drafter.session = session
         distribution = drafter.distribution(node)
         q = np.zeros(len(p)) if distribution is None else drafter.over_target(distribution).numpy()

@@ -58,6 +58,13 @@ class Pair:
         return ids.astype(np.int64)
 
     @cached_property
+    def same_ids(self) -> np.ndarray:
+        """``to_target`` for a pair with one vocabulary."""
+        ids = np.arange(self.sizes[1], dtype=np.int64)
+        ids[self.sizes[0] :] = -1
+        return ids
+
+    @cached_property
     def resolver(self) -> TokenResolver:
         """The target tokens that draft tokens commit."""
         return TokenResolver(

@@ -13,7 +13,7 @@ from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
 from tasc.decoding.drafters.hetero.options import SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
-from tasc.decoding.drafters.hetero.token_level import Chain, TokenLevel, tli
+from tasc.decoding.drafters.hetero.token_level import Chain, TokenLevel
 from tasc.vocab.strings import CONTINUE, NOTHING
 
 
@@ -22,7 +22,7 @@ class Slrs:
 
     def __init__(self, pair: Pair, options: SlrsOptions) -> None:
         self.pair, self.options = pair, options
-        self.tli: TokenLevel = tli(pair, options)
+        self.tli = TokenLevel(pair, options, pair.to_target, normalise=True)
         self.debt = 0  # nodes that verification evaluated beyond the limit of a step
 
     def start(self, prompt: np.ndarray) -> None:

@@ -20,9 +20,9 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 if TYPE_CHECKING:
     from gguf import GGUFWriter
 
-# llama.cpp's architectures by transformers' names. For Llama, its rotary embedding pairs neighbours
-# where transformers pairs the two halves, so queries and keys are reordered.
-ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+# The names in llama.cpp and transformers. For Llama, the rotary embedding of llama.cpp pairs
+# neighbours where transformers pairs the two halves, so queries and keys are reordered.
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
 _PAIRED = {"llama"}
 _EPSILON, _THETA = 1e-6, 10_000.0  # transformers' defaults
 
@@ -96,7 +96,7 @@ def write_gguf(
         InputError: llama.cpp has no such tensor.
     """
     gguf = library()
-    name = ARCHITECTURES[source.config["model_type"]]
+    name = source.config["model_type"]
     writer = gguf.GGUFWriter(None, name)
     _describe(writer, source, name)
     _add_vocabulary(writer, tokenizer, vocabulary)

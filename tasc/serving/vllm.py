@@ -155,7 +155,9 @@ class TascProposer:
             2 * vllm_config.scheduler_config.max_num_seqs,
             len(tokenizer.vocabulary()),
         )
-        policy = chain_policy(options) if options.guard else None
+        cost = CostModel.from_option(TOKEN_COST if options.cost == "measured" else options.cost)
+        clock = time.perf_counter if options.cost == "measured" else None
+        policy = ChainPolicy(cost, clock) if options.guard else None
         threads = min(options.threads, _cores())
         factories = self.tasks.factories
         self.proposer = ChainProposer(
@@ -228,17 +230,6 @@ def _keeps_temperatures() -> bool:
     temperatures, ends = torch.tensor([0.25, 0.75]), torch.tensor([1, 3], dtype=torch.int32)
     expanded: list[float] = expand_batch_to_tokens(temperatures, ends, 3).tolist()
     return expanded == [0.25, 0.75, 0.75]
-
-
-def chain_policy(options: ProposerOptions) -> ChainPolicy:
-    """Return adaptive drafting with the cost in ``options``.
-
-    Raises:
-        InputError: the times are invalid.
-    """
-    if options.cost == "measured":
-        return ChainPolicy(CostModel.from_option(), time.perf_counter)
-    return ChainPolicy(CostModel.from_option(options.cost))
 
 
 def chain_factory(

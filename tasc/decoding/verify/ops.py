@@ -86,20 +86,11 @@ def _launch(
             f"{tuple(logits.shape)} {logits.dtype}"
         )
     result = tokens.new_empty(n + 2)
+    rows = logits, cuda.DTYPES[str(logits.dtype)], logits.shape[1]
+    arguments = (*rows, tokens, parents, n, *rest, result)
+    given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
     with torch.cuda.device(logits.device):
-        stream = torch.cuda.current_stream().cuda_stream
-        cuda.launch(
-            f"tasc_{kernel}",
-            logits.data_ptr(),
-            cuda.DTYPES[str(logits.dtype)],
-            logits.shape[1],
-            tokens.data_ptr(),
-            parents.data_ptr(),
-            n,
-            *(a.data_ptr() if isinstance(a, torch.Tensor) else a for a in rest),
-            result.data_ptr(),
-            stream,
-        )
+        cuda.launch(f"tasc_{kernel}", *given, torch.cuda.current_stream().cuda_stream)
     return result
 
 

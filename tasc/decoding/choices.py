@@ -13,6 +13,7 @@ from itertools import takewhile
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.data.choices import check_labels
@@ -99,7 +100,7 @@ class Labels:
             for row in scores:
                 best, later = int(row.argmax()), nodes[1:]
                 made = Generation(self.outputs[best], later, [0] * len(later), finish="end")
-                made.probability = float(probabilities(row)[best])
+                made.probability = float(softmax(row)[best])
                 chosen.append(made)
             timer.add_prefill([made.timeline for made in chosen[i:]])
         return chosen
@@ -175,9 +176,8 @@ class Labels:
             steps.append(len(tree))
         made = Generation(self.outputs[best], steps, [0] * len(steps), finish="end")
         timer.end("forward")
-        made.timeline.prefill, made.timeline.forward = (
-            timer.seconds[phase] for phase in ("prefill", "forward")
-        )
+        timer.add_prefill([made.timeline])
+        made.timeline.forward = timer.seconds["forward"]
         masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
         made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
         return made
@@ -202,13 +202,6 @@ def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
         if count and len(nodes) > most:
             return next(trie_parts(labels[:count], _MOST_NODES))
     return next(trie_parts(labels, _MOST_NODES))
-
-
-def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Normalise log-probabilities (..., labels) over the labels."""
-    shifted = np.exp(scores - scores.max(-1, keepdims=True))
-    normalised: np.ndarray = shifted / shifted.sum(-1, keepdims=True)
-    return normalised
 
 
 @torch.inference_mode()
@@ -266,7 +259,8 @@ def choose(
     labels = Labels([ids_of(label, tokenizer) for label in choices], ends[0])
     with target_from_model(model, "off") as target:
         batches = [ids[i : i + batch_size] for i in range(0, len(ids), batch_size)]
-        rows = [row for batch in batches for row in probabilities(labels.scores(target, batch)[0])]
+        scores = [labels.scores(target, batch)[0] for batch in batches]
+        rows = [softmax(row) for batch in scores for row in batch]
     return [
         Choice(choices[int(row.argmax())], dict(zip(choices, row.tolist(), strict=True)))
         for row in rows

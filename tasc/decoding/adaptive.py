@@ -64,10 +64,7 @@ class Adaptive:
     def __init__(
         self, cost: CostModel, *, learns: bool = True, clock: Callable[[], float] | None = None
     ) -> None:
-        """Size trees for a target of this ``cost``.
-
-        ``learns=False`` keeps the cost model as it is, for simulations.
-        """
+        """Size trees by ``cost``, which stays as it is without ``learns``, as in simulations."""
         self.cost = CostModel(cost.sizes, cost.seconds, cost.context)
         self.learns, self.clock = learns, clock or time.perf_counter
         self.account, self.acceptance, self.batch = Account(), Acceptance(), BatchWidth()

@@ -192,10 +192,7 @@ class _Sequence:
         rows: Logits,
         path: np.ndarray,
     ) -> None:
-        """Pass on the committed tokens, and the hidden states and logits if the drafter uses them.
-
-        For the shapes see ``UsesHiddenStates``.
-        """
+        """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``."""
         if self.uses_hidden_states is not None and hidden is not None:
             assert isinstance(rows, torch.Tensor)
             self.uses_hidden_states.on_hidden_states(hidden, rows, path)

@@ -27,7 +27,6 @@ class StepStats:
 
     @classmethod
     def of(cls, generations: Sequence[Generation]) -> "StepStats":
-        """Count the steps of a decoding loop."""
         return cls(
             np.array([len(g.tokens) for g in generations]),
             np.array([len(g.accepted) for g in generations]),

@@ -32,7 +32,6 @@ class Entry:
 
     @property
     def by_pip(self) -> bool:
-        """Whether pip installs it."""
         return self.install.startswith("pip ")
 
     def installed_by(self, tasc: str) -> tuple[str, str]:

@@ -101,11 +101,7 @@ class ProposerOptions(Options):
 
     @classmethod
     def read(cls, additional: Mapping[str, Any] | None) -> Self:
-        """Read the options from vLLM's ``additional_config``.
-
-        Raises:
-            InputError: an unknown key or an invalid value.
-        """
+        """Read vLLM's ``additional_config``. Raises InputError for a wrong key or value."""
         try:
             return cls.model_validate((additional or {}).get(KEY, {}))
         except ValidationError as error:
@@ -113,11 +109,7 @@ class ProposerOptions(Options):
             raise InputError(f"additional_config[{KEY!r}]: {problems}") from None
 
     def folders(self) -> list[Path]:
-        """Return the folders of the indexes to use.
-
-        Raises:
-            InputError: ``use`` has an unknown name.
-        """
+        """Return the folders of the indexes to use. Raises InputError for an unknown name."""
         named = {"index": self.index} if isinstance(self.index, str) else self.index
         for name in self.use or ():
             if name not in named:
@@ -133,8 +125,7 @@ class TascProposer:
     def __init__(self, vllm_config: Any, *_: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Read the indexes in ``vllm_config.additional_config``.
 
-        Raises:
-            InputError: an invalid option or index, or a model whose state vLLM would spoil.
+        Raises InputError for a wrong option or index, or a model whose state vLLM would spoil.
         """
         options = ProposerOptions.read(vllm_config.additional_config)
         model = vllm_config.model_config
@@ -194,10 +185,9 @@ class TascProposer:
         return chains
 
     def _state(self, file: Path) -> State:
-        """Learn from the file ``file``, if it exists, and write to it from now on.
+        """Learn from ``file``, if it exists, and write to it from now on.
 
-        Raises:
-            InputError: the file cannot be used, or the method learns nothing.
+        Raises InputError if the file cannot be used, or the method learns nothing.
         """
         file = file.expanduser()
         factories = self.tasks.factories
@@ -237,8 +227,7 @@ def chain_factory(
 ) -> Factory:
     """Return the factory of the drafters of requests that draft from the indexes in ``folders``.
 
-    Raises:
-        InputError: the method needs more than tokens, or does not fit the indexes.
+    Raises InputError if the method needs more than tokens, or does not fit the indexes.
     """
     method = _chains(parse(options.method))
     indexes = [load_index(folder, tokenizer, copy=not options.share) for folder in folders]

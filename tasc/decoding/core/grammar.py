@@ -70,10 +70,7 @@ class Grammar:
         self.lengths = np.array([len(string) for string in vocabulary.tokens])
         slices = llguidance.LLTokenizer.json_slices() if constraint.kind == "schema" else None
         engine = llguidance.LLTokenizer(
-            vocabulary,
-            n_vocab=len(vocabulary.tokens),
-            eos_token=vocabulary.ends,
-            slices=slices,
+            vocabulary, n_vocab=len(vocabulary.tokens), eos_token=vocabulary.ends, slices=slices
         )
         # Some tokenizers write a space before the first word, which decoding removes.
         first = tokenizer.encode(["a"]).tokens.tolist()
@@ -142,7 +139,6 @@ class Masks:
     """Adjusts one sequence's logits: tokens that the grammar forbids become -inf."""
 
     def __init__(self, grammar: Grammar) -> None:
-        """Start an output."""
         self.grammar, self.matcher = grammar, grammar.matcher()
         self.tokens: list[int] = []
 

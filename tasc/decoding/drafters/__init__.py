@@ -34,7 +34,6 @@ class Method:
 
     @property
     def entry(self) -> Entry:
-        """The method's entry in the table."""
         return METHODS[self.name]
 
     @property

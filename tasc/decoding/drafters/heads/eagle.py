@@ -129,8 +129,5 @@ def _to_host(tokens: Tensor, parents: Tensor, values: Tensor) -> Draft:
     real = tree[0] >= 0  # descendants of an unreal node are unreal, too
     # The last entry serves parent -1.
     position = np.append(np.cumsum(real, dtype=np.int32) - 1, np.int32(-1))
-    return Draft(
-        tree[0, real],
-        position[tree[1, real]],
-        probabilities=np.exp(tree[2, real].view(np.float32)),
-    )
+    paths = np.exp(tree[2, real].view(np.float32))
+    return Draft(tree[0, real], position[tree[1, real]], probabilities=paths)

@@ -53,10 +53,8 @@ class NgramTrie:
         self.tail = prompt[-self.options.prefix :]
 
     def draft(self, max_nodes: int) -> Draft:
-        """Return the most frequent continuations as one tree of at most ``max_nodes`` nodes."""
-        tokens, parents, _ = self.trie.draft(
-            self.tail, self.options.num_draft or max_nodes, max_nodes
-        )
+        most = self.options.num_draft or max_nodes
+        tokens, parents, _ = self.trie.draft(self.tail, most, max_nodes)
         return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:

@@ -53,7 +53,6 @@ class Suffix:
         self.native.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
-        """Return the most frequent continuations of the longest match."""
         tokens, parents, probabilities = self.native.draft(max_nodes)
         return Draft(tokens, parents, probabilities=probabilities)
 

@@ -136,7 +136,6 @@ class TascSpec(NgramTrees):
         options: TascSpecOptions,
         learnt: Learnt | None = None,
     ) -> None:
-        """Draft from ``indexes``; ``end`` ends an output."""
         o = options
         self.learnt, self.end = learnt, end
         native = NgramDrafter(
@@ -157,7 +156,6 @@ class TascSpec(NgramTrees):
         super().__init__(native, learnt.logits if learnt else None, mark=o.mark)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append the committed tokens; add a finished output to the memory."""
         super().observe(tokens)
         if self.learnt is not None and len(tokens) and tokens[-1] == self.end:
             self.learnt.memory.add(self.native.take_output())

@@ -80,9 +80,8 @@ def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
     target = Encoder(resources.tokenizer)
     size = int(resources.target.model.config.get_text_config().vocab_size)
     draft, ends, draft_model, width = _drafter(resources, target, options)
-    return Pair(
-        target, draft, (resources.end, ends), (size, width), draft_model, resources.sampling
-    )
+    own = target, draft, resources.end, list(ends), (size, width)
+    return Pair(*own, draft_model, resources.sampling)
 
 
 def _drafter(

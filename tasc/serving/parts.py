@@ -114,13 +114,8 @@ class Format(ABC):
 
     @staticmethod
     def example(start: Start) -> str:
-        """Return Markdown for the README: an example of use."""
-        return completion(start)
-
-
-def completion(start: Start) -> str:
-    """Return a request to a server with OpenAI's protocol."""
-    request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
-    url = f"http://{start.host}:{start.port}/v1/completions"
-    body = json.dumps(request).replace("'", "'\\''")
-    return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{body}'\n```"
+        """Return Markdown for the README: by default, a request with OpenAI's protocol."""
+        request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
+        url = f"http://{start.host}:{start.port}/v1/completions"
+        body = json.dumps(request).replace("'", "'\\''")
+        return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{body}'\n```"

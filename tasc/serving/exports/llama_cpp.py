@@ -16,7 +16,7 @@ from tasc.options.constraint import Constraint
 from tasc.report.markdown import code
 from tasc.serving.gguf_file import Source, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
-from tasc.serving.parts import Format, Parts, Start, completion
+from tasc.serving.parts import Format, Parts, Start
 from tasc.vocab.exports.export import save as save_tokenizer
 
 MODEL, GRAMMAR = "model.gguf", "outputs.gbnf"
@@ -116,7 +116,7 @@ class LlamaCppExport(Format):
         python = (
             f"Without a server, from Python (`pip install xllamacpp`):\n\n```python\n{code}\n```"
         )
-        return f"{completion(start)}\n\n{python}"
+        return f"{Format.example(start)}\n\n{python}"
 
 
 def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:

@@ -138,21 +138,12 @@ class TascSpec(NgramTrees):
     ) -> None:
         o = options
         self.learnt, self.end = learnt, end
-        native = NgramDrafter(
-            list(indexes),
-            learnt.memory.table if learnt else None,
-            learnt.weights if learnt else None,
-            o.prompt,
-            min(o.n_max, CONTEXT) if o.match else o.n_max,
-            o.lambda_,
-            o.gain,
-            o.prompt_discount,
-            o.width,
-            o.min_probability,
-            o.match,
-            True,
-            end,
-        )
+        memory, weights = (learnt.memory.table, learnt.weights) if learnt else (None, None)
+        prompt = o.prompt, min(o.n_max, CONTEXT) if o.match else o.n_max
+        mixture = o.lambda_, o.gain, o.prompt_discount
+        tree = o.width, o.min_probability
+        rest = (*prompt, *mixture, *tree, o.match, True, end)
+        native = NgramDrafter(list(indexes), memory, weights, *rest)
         super().__init__(native, learnt.logits if learnt else None, mark=o.mark)
 
     def observe(self, tokens: np.ndarray) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import (
     EosTokenCriteria,
@@ -198,8 +199,6 @@ def _joined(
 ) -> torch.Tensor:
     """Append the outputs to ``ids`` (B, L), padded to the longest."""
     pad = getattr(config, "_pad_token_tensor", None)
-    longest = max(len(g.tokens) for g in generations)
-    out = ids.new_full((len(generations), longest), 0 if pad is None else int(pad))
-    for row, done in zip(out, generations, strict=True):
-        row[: len(done.tokens)] = torch.from_numpy(done.tokens)
-    return torch.cat([ids, out], dim=1)
+    rows = [torch.from_numpy(g.tokens) for g in generations]
+    out = pad_sequence(rows, batch_first=True, padding_value=0 if pad is None else int(pad))
+    return torch.cat([ids, out.to(ids)], dim=1)

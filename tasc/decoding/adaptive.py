@@ -155,7 +155,6 @@ class Adaptive:
             self.batch.begin(self.together + self.adds)
 
     def _set_sequences(self, sequences: int) -> None:
-        """Compute the times of a step that ``sequences`` share."""
         self.sequences = sequences
         self.tokens = sequences * np.arange(1, MOST_NODES + 2)  # of a step of n nodes per sequence
         times = self.cost.at(self.tokens)
@@ -245,7 +244,6 @@ class Adaptive:
         step.scored = step.proposed.subtree(nodes)
 
     def _record_forward(self, seconds: float) -> None:
-        """Correct the cost model by the forward of this step."""
         seldom = self.width == 0 and self.plain == 0 and self.steps % SELDOM > 0
         if (self.width > 0 or not self.drafted_before) and not seldom:
             together, expected = self.together, self.together + float(self.adds[self.width])

@@ -78,10 +78,7 @@ class Labels:
     """A list of labels in the tokens of a model."""
 
     def __init__(self, tokens: Sequence[np.ndarray], end: int) -> None:
-        """Take the ``tokens`` (T_i,) int32 of each label, and the token that ends an output.
-
-        Raises InputError without labels.
-        """
+        """Take the ``tokens`` (T_i,) int32 of each label. Raises InputError without labels."""
         if not len(tokens):
             raise InputError("there are no labels to choose from: give a list with one or more")
         self.tokens, self.end = list(tokens), end
@@ -106,10 +103,9 @@ class Labels:
         return chosen
 
     def scores(self, target: Target, prompts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[int]]:
-        """Return the log-probabilities (B, labels) float64 of the labels after each prompt.
+        """Return log-probabilities (B, labels) float64 after each prompt, and nodes per forward.
 
-        The second value is the number of trie nodes of each forward. Raises InputError for a prompt
-        that is empty or too long.
+        Raises InputError for a prompt that is empty or too long.
         """
         room = max(map(len, self.outputs))
         for prompt in prompts:

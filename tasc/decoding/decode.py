@@ -55,11 +55,6 @@ class Request:
     processors: Sequence[Processor] = ()
     grammar: Grammar | None = None
 
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the largest logit of a state decides."""
-        return self.verify is greedy and not self.processors and self.grammar is None
-
 
 def generate(
     target: Target,
@@ -123,7 +118,8 @@ class _Sequence:
 
     def __init__(self, request: Request, target: Target, limit: int, ends: Collection[int]) -> None:
         self.request, self.limit, self.ends = request, limit, set(ends)
-        self.head = target.head if request.is_greedy else None
+        largest = request.verify is greedy and not request.processors and request.grammar is None
+        self.head = target.head if largest else None  # the largest logit of a state decides
         self.chains_only = target.chains_only
         self.tokens: list[int] = []
         self.finished = ""

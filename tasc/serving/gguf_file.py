@@ -91,9 +91,7 @@ def write_gguf(
 ) -> None:
     """Write the file with ``weights`` in f32, f16, bf16 or q8_0; vectors stay in float32.
 
-    Raises:
-        UnavailableError: the ``gguf`` package is not installed.
-        InputError: llama.cpp has no such tensor.
+    Raises InputError for a tensor that llama.cpp lacks, and UnavailableError without ``gguf``.
     """
     gguf = library()
     name = source.config["model_type"]

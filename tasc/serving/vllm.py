@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -134,12 +135,8 @@ class TascProposer:
         tokenizer = load_tokenizer(str(model.tokenizer))
         folder = None if options.tasks is None else Path(options.tasks).expanduser()
         self.options, self.tokenizer = options, tokenizer
-        self.tasks = Tasks(
-            lambda folders: chain_factory(options, tokenizer, folders),
-            tokenizer,
-            options.folders(),
-            folder,
-        )
+        make = partial(chain_factory, options, tokenizer)
+        self.tasks = Tasks(make, tokenizer, options.folders(), folder)
         sizes = Sizes(
             vllm_config.speculative_config.num_speculative_tokens,
             model.max_model_len,

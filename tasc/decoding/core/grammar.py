@@ -55,9 +55,8 @@ class Vocabulary:
 class Grammar:
     """A constraint compiled for the tokens of ``tokenizer``; sequences share it.
 
-    Raises:
-        InputError: the constraint is invalid, or takes too long to compile.
-        UnavailableError: llguidance is not installed.
+    Raises InputError for a constraint that is invalid or takes too long to compile, and
+    UnavailableError without llguidance.
     """
 
     def __init__(

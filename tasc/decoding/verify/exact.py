@@ -33,10 +33,8 @@ def target_distribution(
 def greedy(draft: Draft, logits: Logits, adjust: Adjust | None = None) -> Verified:
     """Walk the tree along the target's arg-max, taking the smaller id on ties.
 
-    The largest logits are enough without ``adjust``.
-
-    Without ``adjust``, verification is one native call that reads only the logits on its path.
-    With a grammar, that is enough if the grammar allows what it finds.
+    Without ``adjust``, the largest logits are enough, and one native call reads only those on its
+    path. With a grammar, that is enough if the grammar allows what it finds.
     """
     if isinstance(logits, TopLogits):
         best = np.ascontiguousarray(logits.ids[:, 0])

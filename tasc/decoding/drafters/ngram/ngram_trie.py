@@ -46,7 +46,6 @@ class NgramTrie:
     def __init__(self, options: NgramTrieOptions) -> None:
         self.options = options
         self.trie = NativeTrie(options.n, options.prefix)
-        self.tail = np.empty(0, np.int32)
 
     def start(self, prompt: np.ndarray) -> None:
         self.trie.build(prompt)

@@ -84,10 +84,10 @@ def generate_all(
     """Decode each request until an end token, a stop or ``max_new_tokens``; return them in order.
 
     Each step drafts at most ``budget`` nodes per sequence, besides those that a grammar determines
-    (at most FORCED nodes in all), scores them with the last token in one
-    forward, and keeps the verified paths. ``batch_size`` sequences are decoded at a time. They
-    share the time of a step evenly, so the timelines of all generations add up to the time that
-    passed. Raises InputError before any work for a prompt that is empty or too long.
+    (at most FORCED nodes in all), scores them with the last token in one forward, and keeps the
+    verified paths. ``batch_size`` sequences are decoded at a time and share the time of a step
+    evenly, so the timelines add up to the time that passed. Raises InputError before any work for a
+    prompt that is empty or too long.
     """
     if max_new_tokens < 1:
         raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
@@ -141,10 +141,6 @@ class _Sequence:
             given = request.processors, request.prompt, self.limit, device
             self.adjust = Processors(*given, self.masks)
 
-    @property
-    def done(self) -> bool:
-        return bool(self.finished) or len(self.tokens) >= self.limit
-
     def draft(self, max_nodes: int) -> Draft:
         room = self.limit - len(self.tokens) - 1  # the bonus token comes last
         max_nodes = min(max_nodes, room)
@@ -178,6 +174,8 @@ class _Sequence:
             self.adjust.extend(committed)
         if self.masks is not None and not self.ends and self.masks.complete:
             self.finished = self.finished or "stop"
+        if len(self.tokens) >= self.limit:
+            self.finished = self.finished or "length"
         return np.array(committed, np.int32)
 
     def observe(
@@ -198,7 +196,7 @@ class _Sequence:
 
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
-        self.result.finish = self.finished or "length"
+        self.result.finish = self.finished
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
@@ -276,7 +274,7 @@ def _stream(sequences: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> 
 
 def _retire(target: Target, live: list[_Sequence]) -> None:
     """Remove the sequences that are done; the last one moves to the free place."""
-    for i in reversed([i for i, sequence in enumerate(live) if sequence.done]):
+    for i in reversed([i for i, sequence in enumerate(live) if sequence.finished]):
         target.leave(i)
         live[i].finish()
         live[i] = live[-1]

@@ -3,9 +3,8 @@
 import torch
 
 from tasc import _native
-from tasc.backend import cuda
 from tasc.backend.base import refusals
-from tasc.decoding.verify.ops import available
+from tasc.decoding.verify.ops import available, launch
 from tasc.errors import InputError
 
 _ACTIVE, _EXTENT = 2, 3  # indexes into the state, see kernels/include/tasc/window_vocab.h
@@ -57,8 +56,7 @@ class Window:
             return
         ring, counts = self._arrays[:2]
         sizes = (len(tokens), int(unique), len(counts), len(ring))
-        pointers = [a.data_ptr() for a in self._arrays]
-        _launch("tasc_window_push", tokens, tokens.data_ptr(), *sizes, *pointers)
+        launch("tasc_window_push", tokens, *sizes, *self._arrays)
 
     def gather(self, weight: torch.Tensor, buffer: torch.Tensor) -> None:
         """Copy the rows of ``weight`` (V, d) that are missing in ``buffer`` (size, d)."""
@@ -99,13 +97,7 @@ def gather(
             _native.window_gather(rows, ids.numpy(), held.numpy(), packed)
         return
     row_bytes = weight.shape[1] * weight.element_size()
-    where = (ids.data_ptr(), held.data_ptr(), len(ids), buffer.data_ptr())
-    _launch("tasc_window_gather", weight, weight.data_ptr(), row_bytes, *where)
-
-
-def _launch(kernel: str, near: torch.Tensor, *arguments: int) -> None:
-    with torch.cuda.device(near.device):
-        cuda.launch(kernel, *arguments, torch.cuda.current_stream().cuda_stream)
+    launch("tasc_window_gather", weight, row_bytes, ids, held, len(ids), buffer)
 
 
 def _check(*arrays: torch.Tensor) -> None:

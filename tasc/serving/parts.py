@@ -12,6 +12,7 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
 from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, copy_json, weight_files
 from tasc.options.constraint import Constraint
+from tasc.report.markdown import block
 from tasc.serving.options import ExportOptions
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save as save_tokenizer
@@ -118,4 +119,4 @@ class Format(ABC):
         request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
         url = f"http://{start.host}:{start.port}/v1/completions"
         body = json.dumps(request).replace("'", "'\\''")
-        return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{body}'\n```"
+        return block("sh", f"curl {url} -H 'Content-Type: application/json' -d '{body}'")

@@ -13,7 +13,7 @@ import numpy as np
 from tasc.decoding.drafters.ngram.index import indexed_outputs
 from tasc.models.folder.gguf_model import library
 from tasc.options.constraint import Constraint
-from tasc.report.markdown import code
+from tasc.report.markdown import block, code
 from tasc.serving.gguf_file import Source, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.parts import Format, Parts, Start
@@ -112,11 +112,9 @@ class LlamaCppExport(Format):
     @staticmethod
     def example(start: Start) -> str:
         exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
-        code = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
-        python = (
-            f"Without a server, from Python (`pip install xllamacpp`):\n\n```python\n{code}\n```"
-        )
-        return f"{Format.example(start)}\n\n{python}"
+        python = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
+        how = "Without a server, from Python (`pip install xllamacpp`):"
+        return f"{Format.example(start)}\n\n{how}\n\n{block('python', python)}"
 
 
 def _best(parts: Parts, size: int) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:

@@ -31,7 +31,6 @@ _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
 _FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token; later ones double
 _LONGEST_CHAIN = 512  # tokens of a prompt that is read together with the trie
 
-
 Rows = dict[tuple[int, ...], np.ndarray]  # log-probabilities (V,) after the tokens of a prefix
 
 

@@ -67,9 +67,8 @@ class CustomGenerate:
         if isinstance(self.corpus, NgramIndex):
             known = self.corpus.end
         ends = sorted((i for c in stopping_criteria for i in _ends(c)), key=lambda i: i != known)
-        own = [
-            c for c in stopping_criteria if not isinstance(c, MaxLengthCriteria) and not _ends(c)
-        ]
+        known_rules = MaxLengthCriteria, EosTokenCriteria
+        own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
         self.generations = []

@@ -81,7 +81,6 @@ class Exported(Reported):
 
     @property
     def report(self) -> ExportReport:
-        """The parts of the export, and the limits of its engine."""
         parts, entry = self.parts, EXPORTS[self.parts.options.to]
         index = parts.index
         return ExportReport(

@@ -56,9 +56,8 @@ class Source:
                     f"model {folder} has {what}, which tasc cannot export to llama.cpp: choose "
                     "another engine"
                 )
-        return cls(
-            folder, {**config, "rope_theta": rope.get("rope_theta", config.get("rope_theta"))}
-        )
+        theta = rope.get("rope_theta", config.get("rope_theta"))
+        return cls(folder, {**config, "rope_theta": theta})
 
     @property
     def heads(self) -> tuple[int, int]:

@@ -37,7 +37,6 @@ _WRONG_SAMPLES = (
     "this build of vLLM ignores the temperature of requests with drafts (vLLM issue 55005), so "
     "samples are wrong: use temperature 0, or serve without drafts"
 )
-
 _STATEFUL = (
     "{} has layers with a recurrent state. After a step without a draft, vLLM reads a wrong state "
     "for such a request (vLLM issue 39273), and drafts from n-grams are not found for every step: "
@@ -148,9 +147,7 @@ class TascProposer:
         policy = ChainPolicy(cost, clock) if options.guard else None
         threads = min(options.threads, _cores())
         factories = self.tasks.factories
-        self.proposer = ChainProposer(
-            factories[""], tokenizer.eos_id, sizes, policy, threads=threads
-        )
+        self.proposer = ChainProposer(factories[""], tokenizer.eos_id, sizes, policy, threads)
         self.proposer.use(factories)
         self.proposer.route = self.tasks.route
         first = getattr(getattr(vllm_config, "parallel_config", None), "rank", 0) == 0

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 FORCED = 64  # nodes of a draft, with those that the grammar determines
 _REMEMBERED = 10_000  # texts that must come next
 _SECONDS, _MEMORY = 10.0, 4 << 30  # to compile a grammar
-_NO_ENGINE = (
-    "schema, grammar, regex and choices need llguidance, which is not installed: pip install "
-    "llguidance"
-)
 # Without forcing, a mask allows every tokenization of a text that the grammar determines.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
 
@@ -216,7 +212,10 @@ def _llguidance() -> Any:  # noqa: ANN401 - a module
     try:
         import llguidance
     except ImportError:
-        raise UnavailableError(_NO_ENGINE) from None
+        raise UnavailableError(
+            "schema, grammar, regex and choices need llguidance, which is not installed: "
+            "pip install llguidance"
+        ) from None
     return llguidance
 
 

@@ -102,11 +102,10 @@ class Ngrammys:
     def __init__(self, table: np.ndarray, end: int, options: NgrammysOptions) -> None:
         """Draft from ``table`` (V, k) int32; ``end`` has no children."""
         self.table, self.end, self.options = table, end, options
-        self.sequence: list[int] = []
-        self.positions: dict[tuple[int, ...], list[int]] = {}
 
     def start(self, prompt: np.ndarray) -> None:
-        self.sequence, self.positions = [], {}
+        self.sequence: list[int] = []
+        self.positions: dict[tuple[int, ...], list[int]] = {}
         self.observe(prompt)
 
     def draft(self, max_nodes: int) -> Draft:

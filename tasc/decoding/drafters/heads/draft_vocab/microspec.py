@@ -165,7 +165,6 @@ class MicroSpec:
             tokens.record_stream(self._stream)  # allocated on the compute stream
 
     def _pack(self) -> None:
-        """Update buffer, mask and ids from the window."""
         with self._beside():
             self._window.gather(self._weight, self._buffer)
             self._ids.copy_(self._window.ids)

@@ -214,7 +214,7 @@ def _llguidance() -> Any:  # noqa: ANN401 - a module
     except ImportError:
         raise UnavailableError(
             "schema, grammar, regex and choices need llguidance, which is not installed: "
-            "pip install llguidance"
+            "run pip install llguidance"
         ) from None
     return llguidance
 

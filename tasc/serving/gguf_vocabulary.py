@@ -33,16 +33,17 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Encode a text like llama.cpp, without special tokens around it."""
-        return self._encode(text, [one for one in self._split_first if one[1] in text])
-
-    def _encode(self, text: str, split_first: list[tuple[int, str]]) -> list[int]:
-        if not split_first:
-            return list(self._plain.encode(text, add_special_tokens=False).ids)
-        (token, content), *shorter = split_first
-        ids, *others = (self._encode(piece, shorter) for piece in text.split(content))
-        for other in others:
-            ids += [token, *other]
-        return ids
+        parts: list[str | int] = [text]
+        for token, content in self._split_first:
+            if content in text:
+                parts = [piece for part in parts for piece in _cut(part, content, token)]
+        found: list[int] = []
+        for part in parts:
+            if isinstance(part, int):
+                found.append(part)
+            else:
+                found += self._plain.encode(part, add_special_tokens=False).ids
+        return found
 
     @cached_property
     def _split_first(self) -> list[tuple[int, str]]:
@@ -101,6 +102,15 @@ def differences(
         vocabulary.encode(text) != ids.tolist() for text, ids in zip(texts, expected, strict=True)
     )
     return {"texts": len(texts), "differ": differ}
+
+
+def _cut(part: str | int, content: str, token: int) -> list[str | int]:
+    if isinstance(part, int) or content not in part:
+        return [part]
+    pieces: list[str | int] = []
+    for piece in part.split(content):
+        pieces += [token, piece] if pieces else [piece]
+    return [piece for piece in pieces if piece != ""]
 
 
 def _text(string: bytes) -> str | None:

@@ -66,7 +66,8 @@ class CustomGenerate:
         known = self.tokenizer and self.tokenizer.eos_token_id  # drafts end with the first
         if isinstance(self.corpus, NgramIndex):
             known = self.corpus.end
-        ends = sorted((i for c in stopping_criteria for i in _ends(c)), key=lambda i: i != known)
+        listed = [c.eos_token_id for c in stopping_criteria if isinstance(c, EosTokenCriteria)]
+        ends = sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != known)
         known_rules = MaxLengthCriteria, EosTokenCriteria
         own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
@@ -145,11 +146,6 @@ class _Criteria:
             if any(bool(torch.as_tensor(c(ids, None)).any()) for c in self.criteria):
                 return end
         return None
-
-
-def _ends(criterion: StoppingCriteria) -> list[int]:
-    ids = criterion.eos_token_id.tolist() if isinstance(criterion, EosTokenCriteria) else []
-    return ids if isinstance(ids, list) else [ids]
 
 
 def _one_row(processor: Processor, padding: torch.Tensor, row: int, rows: int) -> Processor:

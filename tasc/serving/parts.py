@@ -19,7 +19,6 @@ from tasc.vocab.exports.export import save as save_tokenizer
 
 INDEX_FOLDER, HEAD_FOLDER = "index", "head"
 CONSTRAINT_FILES = {"schema": "schema.json", "grammar": "grammar.lark"}
-_GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,8 @@ class Parts:
 
     def save_model(self, folder: Path) -> None:
         """Copy weights and configuration, without references to code; write the tokenizer."""
-        named = [CONFIG, _GENERATION, *([INDEX] if not (self.folder / WEIGHTS).exists() else [])]
+        index = [] if (self.folder / WEIGHTS).exists() else [INDEX]
+        named = [CONFIG, "generation_config.json", *index]
         for file in (self.folder / name for name in named):
             if file.exists():
                 copy_json(file, folder, f"model {self.folder}")

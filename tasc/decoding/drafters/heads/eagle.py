@@ -81,15 +81,8 @@ class Eagle:
         if max_nodes < 1 or not self.prefilled:
             return Draft()
         self._catch_up()
-        tree = grow(
-            self._forward,
-            self.kv_cache,
-            self.vocabulary,
-            self.last,
-            width=self.options.width,
-            depth=self.options.depth,
-            max_nodes=max_nodes,
-        )
+        o, start = self.options, (self._forward, self.kv_cache, self.vocabulary, self.last)
+        tree = grow(*start, width=o.width, depth=o.depth, max_nodes=max_nodes)
         self.vocabulary.drafted(tree[0])
         return _to_host(*tree)
 

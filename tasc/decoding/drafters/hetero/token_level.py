@@ -44,8 +44,7 @@ class TokenLevel:
     ) -> None:
         """Map draft tokens by ``to_target`` (V_D,) int64, -1 for none.
 
-        With ``normalise``, only tokens that have a target token are drawn. Without, a draw of
-        another one ends the draft and is rejected.
+        A draw of such a token is rejected; with ``normalise``, none is drawn.
         """
         self.pair, self.options = pair, options
         self.to_target, self.normalise = torch.from_numpy(to_target), normalise

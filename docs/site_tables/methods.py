@@ -8,9 +8,20 @@ from typing import Any
 from site_tables import markdown
 from tasc.benchmark.metrics import JUDGE, METRICS, bert, find, structured
 from tasc.benchmark.metrics.metric import Metric
-from tasc.decoding.drafters.table import METHODS, NEEDS, Entry
+from tasc.decoding.drafters.table import METHODS, Entry
 from tasc.decoding.verify import VERIFIERS
 from tasc.execution import EXECUTORS
+
+NEEDS = {
+    "": "",
+    "grammar": "`--schema`, `--grammar`, `--regex` or `--choices`",
+    "model": "the target's own predictions",
+    "logits": "the logits of the target while it decodes",
+    "draft": "`--draft`, a small model; else n-grams",
+    "head": "a trained draft head: `--draft-head`",
+    "either": "`--draft-head`, a trained draft head, or else `--draft`, a small model",
+    "choices": "`--choices`, the labels of the task",
+}
 
 
 def drafters(_block: str) -> str:
@@ -18,7 +29,7 @@ def drafters(_block: str) -> str:
     overview = markdown.table(
         ["method", "needs", "tree size", "source"],
         [
-            [f"[`{name}`](#{name})", NEEDS.get(e.needs, ""), str(e.budget or 0), e.paper]
+            [f"[`{name}`](#{name})", NEEDS[e.needs], str(e.budget or 0), e.paper]
             for name, e in METHODS.items()
         ],
     )

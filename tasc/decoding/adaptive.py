@@ -64,10 +64,7 @@ class Adaptive:
     def __init__(
         self, cost: CostModel, *, learns: bool = True, clock: Callable[[], float] | None = None
     ) -> None:
-        """Size trees for a target of this ``cost``.
-
-        ``learns=False`` keeps the cost model as it is, for simulations.
-        """
+        """Size trees by ``cost``, which stays as it is without ``learns``, as in simulations."""
         self.cost = CostModel(cost.sizes, cost.seconds, cost.context)
         self.learns, self.clock = learns, clock or time.perf_counter
         self.account, self.acceptance, self.batch = Account(), Acceptance(), BatchWidth()
@@ -158,7 +155,6 @@ class Adaptive:
             self.batch.begin(self.together + self.adds)
 
     def _set_sequences(self, sequences: int) -> None:
-        """Compute the times of a step that ``sequences`` share."""
         self.sequences = sequences
         self.tokens = sequences * np.arange(1, MOST_NODES + 2)  # of a step of n nodes per sequence
         times = self.cost.at(self.tokens)
@@ -248,7 +244,6 @@ class Adaptive:
         step.scored = step.proposed.subtree(nodes)
 
     def _record_forward(self, seconds: float) -> None:
-        """Correct the cost model by the forward of this step."""
         seldom = self.width == 0 and self.plain == 0 and self.steps % SELDOM > 0
         if (self.width > 0 or not self.drafted_before) and not seldom:
             together, expected = self.together, self.together + float(self.adds[self.width])

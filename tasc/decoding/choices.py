@@ -13,6 +13,7 @@ from itertools import takewhile
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.data.choices import check_labels
@@ -29,7 +30,6 @@ _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
 _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
 _FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token; later ones double
 _LONGEST_CHAIN = 512  # tokens of a prompt that is read together with the trie
-
 
 Rows = dict[tuple[int, ...], np.ndarray]  # log-probabilities (V,) after the tokens of a prefix
 
@@ -77,10 +77,7 @@ class Labels:
     """A list of labels in the tokens of a model."""
 
     def __init__(self, tokens: Sequence[np.ndarray], end: int) -> None:
-        """Take the ``tokens`` (T_i,) int32 of each label, and the token that ends an output.
-
-        Raises InputError without labels.
-        """
+        """Take the ``tokens`` (T_i,) int32 of each label. Raises InputError without labels."""
         if not len(tokens):
             raise InputError("there are no labels to choose from: give a list with one or more")
         self.tokens, self.end = list(tokens), end
@@ -99,16 +96,15 @@ class Labels:
             for row in scores:
                 best, later = int(row.argmax()), nodes[1:]
                 made = Generation(self.outputs[best], later, [0] * len(later), finish="end")
-                made.probability = float(probabilities(row)[best])
+                made.probability = float(softmax(row)[best])
                 chosen.append(made)
             timer.add_prefill([made.timeline for made in chosen[i:]])
         return chosen
 
     def scores(self, target: Target, prompts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[int]]:
-        """Return the log-probabilities (B, labels) float64 of the labels after each prompt.
+        """Return log-probabilities (B, labels) float64 after each prompt, and nodes per forward.
 
-        The second value is the number of trie nodes of each forward. Raises InputError for a prompt
-        that is empty or too long.
+        Raises InputError for a prompt that is empty or too long.
         """
         room = max(map(len, self.outputs))
         for prompt in prompts:
@@ -175,9 +171,8 @@ class Labels:
             steps.append(len(tree))
         made = Generation(self.outputs[best], steps, [0] * len(steps), finish="end")
         timer.end("forward")
-        made.timeline.prefill, made.timeline.forward = (
-            timer.seconds[phase] for phase in ("prefill", "forward")
-        )
+        timer.add_prefill([made.timeline])
+        made.timeline.forward = timer.seconds["forward"]
         masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
         made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
         return made
@@ -202,13 +197,6 @@ def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
         if count and len(nodes) > most:
             return next(trie_parts(labels[:count], _MOST_NODES))
     return next(trie_parts(labels, _MOST_NODES))
-
-
-def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Normalise log-probabilities (..., labels) over the labels."""
-    shifted = np.exp(scores - scores.max(-1, keepdims=True))
-    normalised: np.ndarray = shifted / shifted.sum(-1, keepdims=True)
-    return normalised
 
 
 @torch.inference_mode()
@@ -266,7 +254,8 @@ def choose(
     labels = Labels([ids_of(label, tokenizer) for label in choices], ends[0])
     with target_from_model(model, "off") as target:
         batches = [ids[i : i + batch_size] for i in range(0, len(ids), batch_size)]
-        rows = [row for batch in batches for row in probabilities(labels.scores(target, batch)[0])]
+        scores = [labels.scores(target, batch)[0] for batch in batches]
+        rows = [softmax(row) for batch in scores for row in batch]
     return [
         Choice(choices[int(row.argmax())], dict(zip(choices, row.tolist(), strict=True)))
         for row in rows

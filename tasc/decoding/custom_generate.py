@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.generation import (
     EosTokenCriteria,
@@ -65,10 +66,10 @@ class CustomGenerate:
         known = self.tokenizer and self.tokenizer.eos_token_id  # drafts end with the first
         if isinstance(self.corpus, NgramIndex):
             known = self.corpus.end
-        ends = sorted((i for c in stopping_criteria for i in _ends(c)), key=lambda i: i != known)
-        own = [
-            c for c in stopping_criteria if not isinstance(c, MaxLengthCriteria) and not _ends(c)
-        ]
+        listed = [c.eos_token_id for c in stopping_criteria if isinstance(c, EosTokenCriteria)]
+        ends = sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != known)
+        known_rules = MaxLengthCriteria, EosTokenCriteria
+        own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
         self.generations = []
@@ -147,11 +148,6 @@ class _Criteria:
         return None
 
 
-def _ends(criterion: StoppingCriteria) -> list[int]:
-    ids = criterion.eos_token_id.tolist() if isinstance(criterion, EosTokenCriteria) else []
-    return ids if isinstance(ids, list) else [ids]
-
-
 def _one_row(processor: Processor, padding: torch.Tensor, row: int, rows: int) -> Processor:
     """Adapt a processor of a batch to its sequence ``row``.
 
@@ -198,8 +194,6 @@ def _joined(
 ) -> torch.Tensor:
     """Append the outputs to ``ids`` (B, L), padded to the longest."""
     pad = getattr(config, "_pad_token_tensor", None)
-    longest = max(len(g.tokens) for g in generations)
-    out = ids.new_full((len(generations), longest), 0 if pad is None else int(pad))
-    for row, done in zip(out, generations, strict=True):
-        row[: len(done.tokens)] = torch.from_numpy(done.tokens)
-    return torch.cat([ids, out], dim=1)
+    rows = [torch.from_numpy(g.tokens) for g in generations]
+    out = pad_sequence(rows, batch_first=True, padding_value=0 if pad is None else int(pad))
+    return torch.cat([ids, out.to(ids)], dim=1)

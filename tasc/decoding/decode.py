@@ -14,7 +14,7 @@ import torch
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.grammar import FORCED, Grammar, Masks
-from tasc.decoding.core.processors import InTurn, Processor, Processors
+from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
     Drafter,
     Factory,
@@ -55,11 +55,6 @@ class Request:
     processors: Sequence[Processor] = ()
     grammar: Grammar | None = None
 
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the largest logit of a state decides."""
-        return self.verify is greedy and not self.processors and self.grammar is None
-
 
 def generate(
     target: Target,
@@ -89,10 +84,10 @@ def generate_all(
     """Decode each request until an end token, a stop or ``max_new_tokens``; return them in order.
 
     Each step drafts at most ``budget`` nodes per sequence, besides those that a grammar determines
-    (at most FORCED nodes in all), scores them with the last token in one
-    forward, and keeps the verified paths. ``batch_size`` sequences are decoded at a time. They
-    share the time of a step evenly, so the timelines of all generations add up to the time that
-    passed. Raises InputError before any work for a prompt that is empty or too long.
+    (at most FORCED nodes in all), scores them with the last token in one forward, and keeps the
+    verified paths. ``batch_size`` sequences are decoded at a time and share the time of a step
+    evenly, so the timelines add up to the time that passed. Raises InputError before any work for a
+    prompt that is empty or too long.
     """
     if max_new_tokens < 1:
         raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
@@ -123,7 +118,8 @@ class _Sequence:
 
     def __init__(self, request: Request, target: Target, limit: int, ends: Collection[int]) -> None:
         self.request, self.limit, self.ends = request, limit, set(ends)
-        self.head = target.head if request.is_greedy else None
+        largest = request.verify is greedy and not request.processors and request.grammar is None
+        self.head = target.head if largest else None  # the largest logit of a state decides
         self.chains_only = target.chains_only
         self.tokens: list[int] = []
         self.finished = ""
@@ -140,14 +136,10 @@ class _Sequence:
         reads_all = self.uses_hidden_states is not None or self.head is None
         self.largest = 0 if reads_all else read  # logits that it reads of a row; 0: all
         self.masks = None if request.grammar is None else Masks(request.grammar)
-        self.adjust: Processors | Masks | InTurn | None = self.masks
+        self.adjust: Processors | Masks | None = self.masks
         if request.processors:
-            first = Processors(request.processors, request.prompt, self.limit, device)
-            self.adjust = first if self.masks is None else InTurn(first, self.masks)
-
-    @property
-    def done(self) -> bool:
-        return bool(self.finished) or len(self.tokens) >= self.limit
+            given = request.processors, request.prompt, self.limit, device
+            self.adjust = Processors(*given, self.masks)
 
     def draft(self, max_nodes: int) -> Draft:
         room = self.limit - len(self.tokens) - 1  # the bonus token comes last
@@ -182,6 +174,8 @@ class _Sequence:
             self.adjust.extend(committed)
         if self.masks is not None and not self.ends and self.masks.complete:
             self.finished = self.finished or "stop"
+        if len(self.tokens) >= self.limit:
+            self.finished = self.finished or "length"
         return np.array(committed, np.int32)
 
     def observe(
@@ -192,10 +186,7 @@ class _Sequence:
         rows: Logits,
         path: np.ndarray,
     ) -> None:
-        """Pass on the committed tokens, and the hidden states and logits if the drafter uses them.
-
-        For the shapes see ``UsesHiddenStates``.
-        """
+        """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``."""
         if self.uses_hidden_states is not None and hidden is not None:
             assert isinstance(rows, torch.Tensor)
             self.uses_hidden_states.on_hidden_states(hidden, rows, path)
@@ -205,7 +196,7 @@ class _Sequence:
 
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
-        self.result.finish = self.finished or "length"
+        self.result.finish = self.finished
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
@@ -283,7 +274,7 @@ def _stream(sequences: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> 
 
 def _retire(target: Target, live: list[_Sequence]) -> None:
     """Remove the sequences that are done; the last one moves to the free place."""
-    for i in reversed([i for i, sequence in enumerate(live) if sequence.done]):
+    for i in reversed([i for i, sequence in enumerate(live) if sequence.finished]):
         target.leave(i)
         live[i].finish()
         live[i] = live[-1]

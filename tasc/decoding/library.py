@@ -134,6 +134,7 @@ def generate(
     if method.chooses:
         raise InputError(f"drafter {method.label!r} drafts nothing: call tasc.choose")
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
+    grammar = _grammar(options, tokenizer, ends)
     with restore_model(draft), target_from_model(model, graphs) as target:
         resources = Resources(
             (),
@@ -143,27 +144,20 @@ def generate(
             sampling=sampling,
             draft_head=head,
             token_counts=options.get("token_counts"),
-            grammar=_grammar(options, tokenizer, ends),
+            grammar=grammar,
         )
         make = prepare(method, corpus, tokenizer, resources)
         verify, processors = options.get("verify", "sampled"), options.get("processors", ())
+        requests = [
+            Request(prompt, make, chosen(verify, sampling, i), rule, own, processors, grammar)
+            for i, (prompt, own) in enumerate(zip(ids, callbacks, strict=True))
+        ]
         timer = PhaseTimer()
         target.share(common_prefix(ids))
         timer.end("prefill")
         done = generate_all(
             target,
-            [
-                Request(
-                    prompt,
-                    make,
-                    chosen(verify, sampling, i),
-                    rule,
-                    callbacks[i],
-                    processors,
-                    resources.grammar,
-                )
-                for i, prompt in enumerate(ids)
-            ],
+            requests,
             max_new_tokens=options.get("max_new_tokens", 256),
             end_ids=ends,
             budget=method.budget,
@@ -214,10 +208,7 @@ def chosen(name: str, sampling: Sampling | None, sequence: int) -> Verifier:
 
 
 def prepare(
-    method: Method,
-    corpus: Known,
-    tokenizer: PreTrainedTokenizerBase | None,
-    resources: Resources,
+    method: Method, corpus: Known, tokenizer: PreTrainedTokenizerBase | None, resources: Resources
 ) -> Factory:
     """Build the factory of the drafters of a call; ``resources`` lack only the corpus."""
     if isinstance(corpus, str):

@@ -39,11 +39,7 @@ class References:
         *,
         chains_only: bool = False,
     ) -> "References":
-        """Encode at most MOST_SAMPLES examples, spread evenly over all.
-
-        Raises:
-            InputError: there are no examples.
-        """
+        """Encode at most MOST_SAMPLES examples, spread evenly. Raises InputError for none."""
         count = len(outputs)
         if not count:
             raise InputError("a simulation needs outputs: pass a split that has examples")

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tasc.decoding.decode import Generation
-    from tasc.models.cost_model import CostModel
+from tasc.decoding.core.generation import Generation
+from tasc.models.cost_model import CostModel
 
 _RESAMPLES = 1000  # of the bootstrap
 _TAIL = 0.025  # on either side of the interval
@@ -27,8 +26,7 @@ class StepStats:
     ended: int = 0
 
     @classmethod
-    def of(cls, generations: "Sequence[Generation]") -> "StepStats":
-        """Count the steps of a decoding loop."""
+    def of(cls, generations: Sequence[Generation]) -> "StepStats":
         return cls(
             np.array([len(g.tokens) for g in generations]),
             np.array([len(g.accepted) for g in generations]),
@@ -81,13 +79,13 @@ class StepStats:
         most = int(self.accepted.max(initial=0))
         return [float((self.accepted >= k).mean()) for k in range(1, most + 1)]
 
-    def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: "CostModel") -> float:
+    def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: CostModel) -> float:
         """Predict milliseconds per output: prefill of ``prompts`` (L_i,), drafts, and forwards."""
         reading = cost.at([max(len(prompt), 1) for prompt in prompts]).sum()
         seconds = float(reading + cost.at(self.drafted + 1).sum()) + self.draft_seconds
         return 1000 * seconds / self.samples
 
-    def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: "CostModel") -> np.ndarray:
+    def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: CostModel) -> np.ndarray:
         """Return ``ms_per_sample`` for each turn of the measurement of ``cost``: (turns,)."""
         return np.array([self.ms_per_sample(prompts, turn) for turn in cost.turns])
 

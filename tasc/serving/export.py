@@ -64,7 +64,6 @@ class Exported(Reported):
 
     @property
     def start(self) -> Start:
-        """The settings of the start command."""
         parts, options = self.parts, self.parts.options
         drafts = parts.index is not None or parts.head is not None
         source = parts.corpus and parts.corpus.source
@@ -74,7 +73,6 @@ class Exported(Reported):
         return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt, constraint)
 
     def save(self, folder: Path) -> None:
-        """Write the engine's files and README.md."""
         folder.mkdir(parents=True, exist_ok=True)
         self.format.save(folder)
         self.parts.save_constraint(folder)
@@ -83,7 +81,6 @@ class Exported(Reported):
 
     @property
     def report(self) -> ExportReport:
-        """The parts of the export, and the limits of its engine."""
         parts, entry = self.parts, EXPORTS[self.parts.options.to]
         index = parts.index
         return ExportReport(
@@ -115,9 +112,8 @@ def _exact(parts: Parts) -> bool:
 def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     """Collect the parts of an export and check them with the engine's format.
 
-    Raises:
-        InputError: the model, index or head does not exist, they do not fit together, or the
-            engine cannot load them.
+    Raises InputError if the model, index or head does not exist, they do not fit together, or the
+    engine cannot load them.
     """
     from tasc.models.load import check_model
 

@@ -65,10 +65,8 @@ class Vocabulary:
 def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> Vocabulary:
     """Return the vocabulary for a model of ``size`` embeddings.
 
-    With ``user_defined``, new tokens that merges cannot produce get that type.
-
-    Raises:
-        InputError: it is not byte-level BPE, or llama.cpp lacks its pre-tokenizer.
+    With ``user_defined``, new tokens that merges cannot produce get that type. Raises InputError if
+    it is not byte-level BPE, or llama.cpp lacks its pre-tokenizer.
     """
     state = json.loads(tokenizer.tokenizer.to_str())
     pre = _pre_tokenizer(state, tokenizer.path)

@@ -12,13 +12,13 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
 from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, copy_json, weight_files
 from tasc.options.constraint import Constraint
+from tasc.report.markdown import block
 from tasc.serving.options import ExportOptions
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save as save_tokenizer
 
 INDEX_FOLDER, HEAD_FOLDER = "index", "head"
 CONSTRAINT_FILES = {"schema": "schema.json", "grammar": "grammar.lark"}
-_GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,8 @@ class Parts:
 
     def save_model(self, folder: Path) -> None:
         """Copy weights and configuration, without references to code; write the tokenizer."""
-        named = [CONFIG, _GENERATION, *([INDEX] if not (self.folder / WEIGHTS).exists() else [])]
+        index = [] if (self.folder / WEIGHTS).exists() else [INDEX]
+        named = [CONFIG, "generation_config.json", *index]
         for file in (self.folder / name for name in named):
             if file.exists():
                 copy_json(file, folder, f"model {self.folder}")
@@ -114,13 +115,8 @@ class Format(ABC):
 
     @staticmethod
     def example(start: Start) -> str:
-        """Return Markdown for the README: an example of use."""
-        return completion(start)
-
-
-def completion(start: Start) -> str:
-    """Return a request to a server with OpenAI's protocol."""
-    request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
-    url = f"http://{start.host}:{start.port}/v1/completions"
-    body = json.dumps(request).replace("'", "'\\''")
-    return f"```sh\ncurl {url} -H 'Content-Type: application/json' -d '{body}'\n```"
+        """Return Markdown for the README: by default, a request with OpenAI's protocol."""
+        request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
+        url = f"http://{start.host}:{start.port}/v1/completions"
+        body = json.dumps(request).replace("'", "'\\''")
+        return block("sh", f"curl {url} -H 'Content-Type: application/json' -d '{body}'")

@@ -4,6 +4,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from tasc.environment import requirement
 from tasc.errors import InputError, UnavailableError
@@ -28,8 +29,9 @@ def command(options: ServeOptions) -> list[str]:
     if not file.is_file():
         raise InputError(f"{folder} is not a folder of tasc export: create one with tasc export")
     found = read_json(file, f"export {folder}")
-    name, exact = found.get("name"), found.get("exact")
-    drafts, tokens = found.get("drafts"), found.get("speculative_tokens")
+    stored = ("name", "drafts", "speculative_tokens", "exact")
+    values: list[Any] = [found.get(key) for key in stored]
+    name, drafts, tokens, exact = values
     entry = EXPORTS.get(str(found.get("to")))
     flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
     # The name becomes an argument of a program: no option, NUL or lone surrogate.
@@ -39,15 +41,7 @@ def command(options: ServeOptions) -> list[str]:
     constraint = {n: path for n, path in CONSTRAINT_FILES.items() if (folder / path).is_file()}
     if isinstance(regex := found.get("regex"), str):
         constraint["regex"] = regex
-    start = Start(
-        str(name),
-        bool(drafts),
-        int(tokens or 0),
-        bool(exact),
-        options.host,
-        options.port,
-        constraint=constraint,
-    )
+    start = Start(name, drafts, tokens, exact, options.host, options.port, constraint=constraint)
     words = entry.format.command(start)
     if not words:
         raise InputError(

@@ -2,7 +2,7 @@
 
 import shlex
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,13 +26,11 @@ class Entry:
     @property
     def format(self) -> "type[Format]":
         """The class that writes the folder and builds the start command."""
-        module, _, name = self.path.partition(":")
-        found: type[Format] = getattr(import_module(f"tasc.serving.exports.{module}"), name)
+        found: type[Format] = resolve_name(f"tasc.serving.exports.{self.path}")
         return found
 
     @property
     def by_pip(self) -> bool:
-        """Whether pip installs it."""
         return self.install.startswith("pip ")
 
     def installed_by(self, tasc: str) -> tuple[str, str]:

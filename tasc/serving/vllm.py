@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -36,7 +37,6 @@ _WRONG_SAMPLES = (
     "this build of vLLM ignores the temperature of requests with drafts (vLLM issue 55005), so "
     "samples are wrong: use temperature 0, or serve without drafts"
 )
-
 _STATEFUL = (
     "{} has layers with a recurrent state. After a step without a draft, vLLM reads a wrong state "
     "for such a request (vLLM issue 39273), and drafts from n-grams are not found for every step: "
@@ -101,11 +101,7 @@ class ProposerOptions(Options):
 
     @classmethod
     def read(cls, additional: Mapping[str, Any] | None) -> Self:
-        """Read the options from vLLM's ``additional_config``.
-
-        Raises:
-            InputError: an unknown key or an invalid value.
-        """
+        """Read vLLM's ``additional_config``. Raises InputError for a wrong key or value."""
         try:
             return cls.model_validate((additional or {}).get(KEY, {}))
         except ValidationError as error:
@@ -113,11 +109,7 @@ class ProposerOptions(Options):
             raise InputError(f"additional_config[{KEY!r}]: {problems}") from None
 
     def folders(self) -> list[Path]:
-        """Return the folders of the indexes to use.
-
-        Raises:
-            InputError: ``use`` has an unknown name.
-        """
+        """Return the folders of the indexes to use. Raises InputError for an unknown name."""
         named = {"index": self.index} if isinstance(self.index, str) else self.index
         for name in self.use or ():
             if name not in named:
@@ -133,8 +125,7 @@ class TascProposer:
     def __init__(self, vllm_config: Any, *_: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Read the indexes in ``vllm_config.additional_config``.
 
-        Raises:
-            InputError: an invalid option or index, or a model whose state vLLM would spoil.
+        Raises InputError for a wrong option or index, or a model whose state vLLM would spoil.
         """
         options = ProposerOptions.read(vllm_config.additional_config)
         model = vllm_config.model_config
@@ -143,24 +134,20 @@ class TascProposer:
         tokenizer = load_tokenizer(str(model.tokenizer))
         folder = None if options.tasks is None else Path(options.tasks).expanduser()
         self.options, self.tokenizer = options, tokenizer
-        self.tasks = Tasks(
-            lambda folders: chain_factory(options, tokenizer, folders),
-            tokenizer,
-            options.folders(),
-            folder,
-        )
+        make = partial(chain_factory, options, tokenizer)
+        self.tasks = Tasks(make, tokenizer, options.folders(), folder)
         sizes = Sizes(
             vllm_config.speculative_config.num_speculative_tokens,
             model.max_model_len,
             2 * vllm_config.scheduler_config.max_num_seqs,
             len(tokenizer.vocabulary()),
         )
-        policy = chain_policy(options) if options.guard else None
+        cost = CostModel.from_option(TOKEN_COST if options.cost == "measured" else options.cost)
+        clock = time.perf_counter if options.cost == "measured" else None
+        policy = ChainPolicy(cost, clock) if options.guard else None
         threads = min(options.threads, _cores())
         factories = self.tasks.factories
-        self.proposer = ChainProposer(
-            factories[""], tokenizer.eos_id, sizes, policy, threads=threads
-        )
+        self.proposer = ChainProposer(factories[""], tokenizer.eos_id, sizes, policy, threads)
         self.proposer.use(factories)
         self.proposer.route = self.tasks.route
         first = getattr(getattr(vllm_config, "parallel_config", None), "rank", 0) == 0
@@ -192,10 +179,9 @@ class TascProposer:
         return chains
 
     def _state(self, file: Path) -> State:
-        """Learn from the file ``file``, if it exists, and write to it from now on.
+        """Learn from ``file``, if it exists, and write to it from now on.
 
-        Raises:
-            InputError: the file cannot be used, or the method learns nothing.
+        Raises InputError if the file cannot be used, or the method learns nothing.
         """
         file = file.expanduser()
         factories = self.tasks.factories
@@ -230,24 +216,12 @@ def _keeps_temperatures() -> bool:
     return expanded == [0.25, 0.75, 0.75]
 
 
-def chain_policy(options: ProposerOptions) -> ChainPolicy:
-    """Return adaptive drafting with the cost in ``options``.
-
-    Raises:
-        InputError: the times are invalid.
-    """
-    if options.cost == "measured":
-        return ChainPolicy(CostModel.from_option(), time.perf_counter)
-    return ChainPolicy(CostModel.from_option(options.cost))
-
-
 def chain_factory(
     options: ProposerOptions, tokenizer: LoadedTokenizer, folders: Sequence[Path]
 ) -> Factory:
     """Return the factory of the drafters of requests that draft from the indexes in ``folders``.
 
-    Raises:
-        InputError: the method needs more than tokens, or does not fit the indexes.
+    Raises InputError if the method needs more than tokens, or does not fit the indexes.
     """
     method = _chains(parse(options.method))
     indexes = [load_index(folder, tokenizer, copy=not options.share) for folder in folders]

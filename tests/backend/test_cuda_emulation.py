@@ -9,11 +9,12 @@ import torch
 
 from tasc.backend import cuda
 from tasc.backend.tree import ancestor_bits
-from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow, TorchWindow
+from tasc.decoding.drafters.heads.draft_vocab.window import Window
 from tasc.decoding.verify import ops
 from tasc.errors import InputError
 from tasc.models.cache import compact_reference
 from tests.decoding.drafts import DTYPES
+from tests.decoding.window import Slots
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 OPTIONS = ["-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-x", "c++"]
@@ -114,20 +115,15 @@ def test_window(emulated, size, d, dtype):
     for offset in (0, 4):
         weight = placed(torch.randn(vocabulary, d).to(dtype), offset)
         buffer = placed(torch.zeros(size, d, dtype=dtype), offset)
-        rows = torch.zeros(size, d, dtype=dtype)
-        twin, found = TorchWindow(vocabulary, size), NativeWindow(vocabulary, size)
+        twin, found = Slots(vocabulary, size), Window(vocabulary, size)
         for count, unique in ((0, True), (600, False), (60, True), (1, True), (1500, True)):
             tokens = torch.from_numpy(rng.integers(-2, vocabulary + 2, count).astype(np.int32))
-            twin.push(tokens, unique)
+            twin.push(tokens.tolist(), unique)
             shape = (count, int(unique), vocabulary, size)
             emulated("window_push", tokens, *shape, *found._arrays)
-            twin.gather(weight, rows)
             row_bytes = d * weight.element_size()
             emulated("window_gather", weight, row_bytes, found.ids, found.held, size, buffer)
-            assert torch.equal(found.ids, twin.ids)
-            assert torch.equal(found.held, twin.held)
-            assert torch.equal(buffer, rows)
-            assert (found.extent, found.active) == (twin.extent, twin.active)
+            twin.check(found, weight, buffer)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])

@@ -15,6 +15,7 @@ from tasc.vocab.search.predict import Prediction
 def drafts(low: float, high: float | None = None, **changed: Any) -> Trial:
     """Return simulated drafts with the figures that the verdict reads."""
     high = low if high is None else high
+    figures: dict[str, Any]
     figures = {"method": "tasc-spec", "samples": 200, "tokens_per_step": (low + high) / 2}
     return Trial.model_construct(**figures | {"tokens_per_step_interval": (low, high)} | changed)
 

@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 import tasc
 from tasc.decoding import choices
-from tasc.decoding.choices import Labels, probabilities, trie_parts
+from tasc.decoding.choices import Labels, trie_parts
 from tasc.errors import InputError
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
@@ -49,7 +50,7 @@ def check(model, labels=LABELS, prompts=PROMPTS, tolerance=1e-4):
     pruned = scorer.choose_pruned(target, prompts)
     assert [made.tokens.tolist() for made in pruned] == [made.tokens.tolist() for made in chosen]
     for made, bound, row in zip(chosen, pruned, batch, strict=True):
-        assert made.probability == pytest.approx(probabilities(row).max(), abs=1e-3)
+        assert made.probability == pytest.approx(softmax(row).max(), abs=1e-3)
         assert bound.probability <= made.probability + 1e-3
 
 
@@ -156,7 +157,7 @@ def test_equal_scores_go_to_the_label_that_comes_first():
     scores, _ = Labels(twice, END).scores(target, PROMPTS[:1])
     assert scores[0, 1] == scores[0, 2]
     assert scores[0, 0] == scores[0, 3]
-    assert chosen.probability == pytest.approx(probabilities(scores[0])[int(scores[0].argmax())])
+    assert chosen.probability == pytest.approx(softmax(scores[0])[int(scores[0].argmax())])
     assert int(scores[0].argmax()) in (0, 1)
 
 
@@ -165,7 +166,7 @@ def shared_target(known: list[Target] = []) -> Target:  # noqa: B006 - one for a
     return known[0]
 
 
-def test_the_library_chooses_with_probabilities(tmp_path):
+def test_the_library_chooses_with_softmax(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = make_base(tmp_path / "base")
@@ -175,7 +176,7 @@ def test_the_library_chooses_with_probabilities(tmp_path):
     found = tasc.choose(model, tokenizer, ["wake me up\n", "play jazz\n"], names, batch_size=2)
     for prompt, choice in zip(["wake me up\n", "play jazz\n"], found, strict=True):
         ids = [np.array(tokenizer(t)["input_ids"], np.int32) for t in (prompt, *names)]
-        expected = probabilities(one_by_one(model, ids[0], ids[1:]))
+        expected = softmax(one_by_one(model, ids[0], ids[1:]))
         np.testing.assert_allclose(list(choice.probabilities.values()), expected, atol=1e-5)
         assert list(choice.probabilities) == names
         assert choice.label == names[int(expected.argmax())]

@@ -22,7 +22,7 @@ from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
 from tasc.decoding.drafters.hetero.slrs import Slrs
-from tasc.decoding.drafters.hetero.token_level import tli, union
+from tasc.decoding.drafters.hetero.token_level import TokenLevel
 from tasc.decoding.verify import reference
 from tasc.decoding.verify.rejection import _over, below, verify_lazy
 from tasc.vocab import strings as strings_module
@@ -207,8 +207,8 @@ def single(drafter):
 def test_tli_and_union_preserve_the_target_and_tli_accepts_more(case):
     pair, p = case
     alphas = []
-    for make in (union, tli):
-        drafter = make(pair, HeteroOptions())
+    for normalise in (False, True):
+        drafter = TokenLevel(pair, HeteroOptions(), pair.to_target, normalise)
         distribution, alpha = outcome(drafter, p, single(drafter), exact)
         assert distribution == pytest.approx(p, abs=1e-5)
         alphas.append(alpha)

@@ -15,7 +15,7 @@ from tasc.decoding.drafters.hetero.neural import NeuralDraftModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
-from tasc.decoding.drafters.hetero.token_level import standard, tli, union
+from tasc.decoding.drafters.hetero.token_level import TokenLevel
 from tasc.decoding.verify import reference, rejection, verifier
 from tasc.models.target import Target
 from tests.decoding.table import TableTarget, chance, exact_distribution, sample
@@ -27,11 +27,11 @@ TARGET, DRAFT = [b"a", b"b", b"ab"], [b"a", b"b", b"ba", b"aab"]  # and an end t
 SAME = HeteroOptions(confidence=0.2)
 MAKE = {
     "slem": lambda pair: Slem(pair, SAME),
-    "tli": lambda pair: tli(pair, SAME),
-    "union": lambda pair: union(pair, SAME),
-    "standard": lambda pair: standard(pair, SAME),
-    "standard, pruned": lambda pair: standard(pair, SAME),
-    "tli, pruned": lambda pair: tli(pair, SAME),
+    "tli": lambda pair: TokenLevel(pair, SAME, pair.to_target, normalise=True),
+    "union": lambda pair: TokenLevel(pair, SAME, pair.to_target, normalise=False),
+    "standard": lambda pair: TokenLevel(pair, SAME, pair.same_ids, normalise=False),
+    "standard, pruned": lambda pair: TokenLevel(pair, SAME, pair.same_ids, normalise=False),
+    "tli, pruned": lambda pair: TokenLevel(pair, SAME, pair.to_target, normalise=True),
     "slem, pruned": lambda pair: Slem(pair, SAME),
     "slrs": lambda pair: Slrs(pair, SlrsOptions(confidence=0.2, floor=0.0)),
     "slrs with a floor": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, floor=0.1)),

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tasc.decoding.drafters.heads import eagle
-from tasc.decoding.drafters.heads.draft_vocab import microspec, window
+from tasc.decoding.drafters.heads.draft_vocab import window
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
 from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
-from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow
+from tasc.decoding.drafters.heads.draft_vocab.window import Window
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.models.draft_head import new_head
 from tests.pico import build_model
@@ -46,8 +46,8 @@ def drafter(model, make):
 @torch.no_grad()
 def test_no_step_waits_for_the_device(model, monkeypatch, name):
     kernels = []
-    monkeypatch.setattr(microspec, "window", NativeWindow)
-    monkeypatch.setattr(NativeWindow, "push", lambda *_: kernels.append("push"))
+    monkeypatch.setattr(window, "available", lambda _: True)
+    monkeypatch.setattr(Window, "push", lambda *_: kernels.append("push"))
     monkeypatch.setattr(window, "gather", lambda *_: kernels.append("gather"))
     trees = []
     monkeypatch.setattr(eagle, "_to_host", lambda *tree: trees.append(tree))

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from tasc.decoding.drafters.heads.draft_vocab import microspec
+from tasc.decoding.drafters.heads.draft_vocab import microspec, window
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
-from tasc.decoding.drafters.heads.draft_vocab.window import NativeWindow, TorchWindow
 from tasc.errors import InputError
 from tests.decoding.window import vocabularies
 
@@ -138,7 +137,7 @@ def test_candidates_may_be_ranked_in_bfloat16(monkeypatch):
 def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
     sequence, options = Sequence(head()), WindowOptions(window=70)
     native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]
-    monkeypatch.setattr(microspec, "window", TorchWindow)
+    monkeypatch.setattr(window, "available", lambda _: False)
     assert [
         found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))
     ] == native
@@ -209,15 +208,12 @@ def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
     keep = lambda tensor, _: kept.add(tensor.data_ptr())  # noqa: E731
     monkeypatch.setattr(torch.Tensor, "record_stream", keep, raising=False)
     sequence = Sequence(head(), steps=1)
-    for make in (NativeWindow, TorchWindow):
-        monkeypatch.setattr(microspec, "window", make)
-        found = MicroSpec(sequence.lm_head, WindowOptions(window=64))
-        found._stream = Stream()  # type: ignore[assignment]
-        found.start(sequence.prompt, sequence.hidden)
-        window = found._window
-        written = [window.ids, window.held, found._buffer, found._mask, found._ids]
-        written += getattr(window, "_arrays", ())
-        assert {t.data_ptr() for t in written} <= kept
+    found = MicroSpec(sequence.lm_head, WindowOptions(window=64))
+    found._stream = Stream()  # type: ignore[assignment]
+    found.start(sequence.prompt, sequence.hidden)
+    own = found._window
+    written = [*own._arrays, own.held, found._buffer, found._mask, found._ids]
+    assert {t.data_ptr() for t in written} <= kept
 
 
 def test_a_vocabulary_that_would_stay_empty_is_refused():

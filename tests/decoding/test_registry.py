@@ -15,7 +15,6 @@ from tasc.decoding.core.resources import Resources
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import DRAFTERS, Entry, describe, parse
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.drafters.table import NEEDS
 from tasc.models.target import Target
 from tasc.options.bounds import Bounded, within
 from tests.pico import build_model
@@ -89,7 +88,7 @@ def test_help_of_the_command_is_made_of_the_table():
 def test_every_entry_is_complete(name):
     entry = DRAFTERS[name]
     assert callable(entry.prepare)
-    assert entry.needs in ("", *NEEDS)
+    assert entry.needs in methods.NEEDS
     assert entry.paper
     made = entry.options(**entry.preset)
     assert parse(name).options == made

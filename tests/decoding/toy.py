@@ -81,7 +81,7 @@ def toy_pair(
     if lost is not None:
         table[..., lost] = -torch.inf
     sizes = (len(a.strings), size)
-    return Pair(a, b, (a.end, [b.end]), sizes, lambda: TableSpeaker(table), sampling)
+    return Pair(a, b, a.end, [b.end], sizes, lambda: TableSpeaker(table), sampling)
 
 
 def draws(

@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import torch
+
+from tasc.decoding.drafters.heads.draft_vocab.window import Window
+
 
 def vocabularies(
     prompt: Sequence[int],
@@ -20,3 +24,27 @@ def vocabularies(
     for drafted, top in steps:
         stream += [*dict.fromkeys(drafted), *dict.fromkeys(top)]
         yield set(stream[-size:])
+
+
+class Slots:
+    """The slot of each token: it keeps it while it is in the window; new ones take the first."""
+
+    def __init__(self, vocabulary: int, size: int) -> None:
+        self.vocabulary, self.ids, self.stream = vocabulary, [-1] * size, list[int]()
+
+    def push(self, tokens: Sequence[int], unique: bool) -> None:
+        real = [token for token in tokens if 0 <= token < self.vocabulary]
+        distinct = list(dict.fromkeys(real))
+        self.stream = [*self.stream, *(distinct if unique else real)][-len(self.ids) :]
+        self.ids = [token if token in self.stream else -1 for token in self.ids]
+        for token in distinct:
+            if token in self.stream and token not in self.ids:
+                self.ids[self.ids.index(-1)] = token
+
+    def check(self, found: Window, weight: torch.Tensor, buffer: torch.Tensor) -> None:
+        """Check the slots of ``found``, whose rows are in ``buffer``."""
+        used = [slot for slot, token in enumerate(self.ids) if token >= 0]
+        assert found.ids.tolist() == self.ids
+        assert torch.equal(buffer[used], weight[[self.ids[slot] for slot in used]])
+        assert found.held[used].tolist() == found.ids[used].tolist()
+        assert (found.extent, found.active) == (max(used, default=-1) + 1, len(used))

@@ -12,10 +12,6 @@ if TYPE_CHECKING:
     import torch
 
 
-def _no_tokens() -> np.ndarray:
-    return np.empty(0, np.int32)
-
-
 @dataclass(frozen=True)
 class ProposalProbs:
     """The distributions of sampled nodes, one per parent.
@@ -36,7 +32,6 @@ class ProposalProbs:
     replacement: bool = True
 
     def __post_init__(self) -> None:
-        """Check the shapes and dtypes."""
         if self.probs.dim() != 2 or str(self.probs.dtype) != "torch.float32":
             raise InputError(
                 f"the distributions of a draft must be a float32 matrix, got {self.probs.dtype} of "
@@ -74,13 +69,12 @@ class Draft:
     ``probabilities`` (n,) float32, if the drafter knows them: of the path to each node.
     """
 
-    tokens: np.ndarray = field(default_factory=_no_tokens)
-    parents: np.ndarray = field(default_factory=_no_tokens)
+    tokens: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
+    parents: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
     q: ProposalProbs | LazyProposal | None = None
     probabilities: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check that shapes and dtypes fit, and that parents precede their children."""
         if self.tokens.dtype != np.int32 or self.parents.dtype != np.int32:
             raise InputError(
                 f"a draft needs int32 arrays, got {self.tokens.dtype} and {self.parents.dtype}"

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 FORCED = 64  # nodes of a draft, with those that the grammar determines
 _REMEMBERED = 10_000  # texts that must come next
 _SECONDS, _MEMORY = 10.0, 4 << 30  # to compile a grammar
-_NO_ENGINE = (
-    "schema, grammar, regex and choices need llguidance, which is not installed: pip install "
-    "llguidance"
-)
 # Without forcing, a mask allows every tokenization of a text that the grammar determines.
 _OPTIONS = '%llguidance {"no_forcing": true}\n'
 
@@ -55,9 +51,8 @@ class Vocabulary:
 class Grammar:
     """A constraint compiled for the tokens of ``tokenizer``; sequences share it.
 
-    Raises:
-        InputError: the constraint is invalid, or takes too long to compile.
-        UnavailableError: llguidance is not installed.
+    Raises InputError for a constraint that is invalid or takes too long to compile, and
+    UnavailableError without llguidance.
     """
 
     def __init__(
@@ -70,10 +65,7 @@ class Grammar:
         self.lengths = np.array([len(string) for string in vocabulary.tokens])
         slices = llguidance.LLTokenizer.json_slices() if constraint.kind == "schema" else None
         engine = llguidance.LLTokenizer(
-            vocabulary,
-            n_vocab=len(vocabulary.tokens),
-            eos_token=vocabulary.ends,
-            slices=slices,
+            vocabulary, n_vocab=len(vocabulary.tokens), eos_token=vocabulary.ends, slices=slices
         )
         # Some tokenizers write a space before the first word, which decoding removes.
         first = tokenizer.encode(["a"]).tokens.tolist()
@@ -142,7 +134,6 @@ class Masks:
     """Adjusts one sequence's logits: tokens that the grammar forbids become -inf."""
 
     def __init__(self, grammar: Grammar) -> None:
-        """Start an output."""
         self.grammar, self.matcher = grammar, grammar.matcher()
         self.tokens: list[int] = []
 
@@ -221,7 +212,10 @@ def _llguidance() -> Any:  # noqa: ANN401 - a module
     try:
         import llguidance
     except ImportError:
-        raise UnavailableError(_NO_ENGINE) from None
+        raise UnavailableError(
+            "schema, grammar, regex and choices need llguidance, which is not installed: "
+            "run pip install llguidance"
+        ) from None
     return llguidance
 
 

@@ -13,10 +13,11 @@ Processor = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Processors:
-    """Applies the processors of one sequence, which receive the ids before each row.
+    """Applies the processors of one sequence, then its ``masks``.
 
-    Logits are processed once, when verification reaches a node, in the order of the output's
-    tokens. So a stateful processor sees the same calls as without drafts.
+    Processors receive the ids before each row. Logits are processed once, when verification
+    reaches a node, in the order of the output's tokens. So a stateful processor sees the same calls
+    as without drafts.
     """
 
     def __init__(
@@ -25,9 +26,10 @@ class Processors:
         prompt: np.ndarray,
         max_new_tokens: int,
         device: torch.device,
+        masks: Masks | None = None,
     ) -> None:
         """Start after ``prompt`` (L,) int32; at most ``max_new_tokens`` may follow."""
-        self.processors = tuple(processors)
+        self.processors, self.masks = tuple(processors), masks
         self.ids = torch.zeros((1, len(prompt) + max_new_tokens), dtype=torch.int64, device=device)
         self.ids[0, : len(prompt)] = torch.from_numpy(prompt.astype(np.int64))
         self.length = len(prompt)
@@ -36,6 +38,8 @@ class Processors:
         """Append the committed tokens of a step."""
         self._write(tokens)
         self.length += len(tokens)
+        if self.masks is not None:
+            self.masks.extend(tokens)
 
     def __call__(self, path: Sequence[int], row: torch.Tensor) -> torch.Tensor:
         """Return the row (V,) float32 after the sequence and the tokens of ``path``."""
@@ -49,24 +53,8 @@ class Processors:
             raise InputError(
                 f"logits processors must return shape (1, {len(row)}), got {tuple(scores.shape)}"
             )
-        return scores[0]
+        return scores[0] if self.masks is None else self.masks(path, scores[0])
 
     def _write(self, tokens: Sequence[int]) -> None:
         end = self.length + len(tokens)
         self.ids[0, self.length : end] = torch.tensor(tokens, dtype=torch.int64)
-
-
-class InTurn:
-    """Adjusts logits with ``first``, then excludes what ``masks`` forbids."""
-
-    def __init__(self, first: Processors, masks: Masks) -> None:
-        self.first, self.masks = first, masks
-
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Append the committed tokens of a step."""
-        self.first.extend(tokens)
-        self.masks.extend(tokens)
-
-    def __call__(self, path: Sequence[int], row: torch.Tensor) -> torch.Tensor:
-        """Return the row (V,) float32 after the sequence and the tokens of ``path``."""
-        return self.masks(path, self.first(path, row))

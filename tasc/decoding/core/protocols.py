@@ -17,10 +17,7 @@ Adjust = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]
 
 
 class Drafter(Protocol):
-    """Proposes tokens. Any draft is lossless; a good one is fast.
-
-    Its constructor takes what the sequences share.
-    """
+    """Proposes the tokens of a sequence. Any draft is lossless; a good one is fast."""
 
     def start(self, prompt: np.ndarray) -> None:
         """Forget the last sequence and read ``prompt`` (L,) int32. Called once per sequence."""

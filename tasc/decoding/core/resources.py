@@ -38,7 +38,6 @@ class DraftSource:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The end tokens."""
         return end_ids(self.model, self.tokenizer.eos_id)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tasc.decoding.core.protocols import Factory as Factory
 from tasc.decoding.core.resources import Resources as Resources
-from tasc.decoding.drafters.constrained import constrained
+from tasc.decoding.drafters.constrained import Constrained
 from tasc.decoding.drafters.table import ADAPTIVE as ADAPTIVE
 from tasc.decoding.drafters.table import DEFAULT_BUDGET as DEFAULT_BUDGET
 from tasc.decoding.drafters.table import DRAFTERS as DRAFTERS
@@ -34,7 +34,6 @@ class Method:
 
     @property
     def entry(self) -> Entry:
-        """The method's entry in the table."""
         return METHODS[self.name]
 
     @property
@@ -69,7 +68,8 @@ class Method:
         make = entry.prepare(resources, self.options)
         if grammar is None or entry.budget is None:
             return make
-        return constrained(make, grammar, more=entry.needs in ("", "model", "logits"))
+        more = entry.needs in ("", "model", "logits")
+        return lambda: Constrained(make(), grammar, more=more)
 
     def check(self, head: bool, *, draft: bool) -> None:
         """Raise InputError if a needed draft head, or draft model, is missing."""

@@ -5,23 +5,16 @@ from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 
 DEFAULT_BUDGET = 12
 ADAPTIVE = 64  # upper limit of ``budget=auto``
-# a method's needs beyond the tokens of prompt, output and corpus -> description
-NEEDS = {
-    "grammar": "`--schema`, `--grammar`, `--regex` or `--choices`",
-    "model": "the target's own predictions",
-    "logits": "the logits of the target while it decodes",
-    "draft": "`--draft`, a small model; else n-grams",
-    "head": "a trained draft head: `--draft-head`",
-    "either": "`--draft-head`, a trained draft head, or else `--draft`, a small model",
-    "choices": "`--choices`, the labels of the task",
-}
+# A method's needs beyond the tokens of prompt, output and corpus: "logits" of every step, the
+# "model" before the first one, a "draft" model, a draft "head", or "either" of these two.
+Needs = Literal["", "grammar", "model", "logits", "draft", "head", "either", "choices"]
 
 
 @dataclass(frozen=True)
@@ -31,14 +24,14 @@ class Entry:
     ``path`` is the function that builds the parts shared by all sequences, as MODULE or
     MODULE:FUNCTION (default ``prepare``) below ``tasc.decoding.drafters``, imported on use. It
     takes ``resources`` and ``options``, whose annotation is the method's options class.
-    ``paper`` is the method's source, ``needs`` a key of ``NEEDS``. ``preset`` overrides defaults of
+    ``paper`` is the method's source, ``preset`` overrides defaults of
     the options class. ``budget`` is the maximum number of nodes per step, None for a method that
     does not draft; ``ADAPTIVE`` drafts as many as pay on this device.
     """
 
     path: str
     paper: str
-    needs: str = ""
+    needs: Needs = ""
     budget: int | None = DEFAULT_BUDGET
     preset: Mapping[str, Any] = field(default_factory=dict)
 
@@ -113,6 +106,6 @@ CHOICES: dict[str, Entry] = {
 METHODS = ChainMap(CHOICES, DRAFTERS)  # drafters come first
 
 
-def needing(need: str) -> list[str]:
+def needing(need: Needs) -> list[str]:
     """Return the names of the methods with the need ``need``."""
     return [name for name, entry in METHODS.items() if entry.needs == need]

@@ -33,16 +33,14 @@ def target_distribution(
 def greedy(draft: Draft, logits: Logits, adjust: Adjust | None = None) -> Verified:
     """Walk the tree along the target's arg-max, taking the smaller id on ties.
 
-    The largest logits are enough without ``adjust``.
-
-    Without ``adjust``, verification is one native call that reads only the logits on its path.
-    With a grammar, that is enough if the grammar allows what it finds.
+    Without ``adjust``, the largest logits are enough, and one native call reads only those on its
+    path. With a grammar, that is enough if the grammar allows what it finds.
     """
     if isinstance(logits, TopLogits):
         best = np.ascontiguousarray(logits.ids[:, 0])
         path = greedy_path(draft.tokens, draft.parents, best)
         return path, int(best[path[-1] + 1 if len(path) else 0])
-    if (adjust is None or isinstance(adjust, Masks)) and ops.available(logits):
+    if (adjust is None or isinstance(adjust, Masks)) and ops.available(logits.device):
         path, bonus = ops.run(ops.GREEDY, logits, draft.tokens, draft.parents)
         if adjust is None or adjust.allows([*draft.tokens[path].tolist(), bonus]):
             return path, bonus
@@ -84,7 +82,7 @@ class Sampled:
         missing = int(positions.max()) + 1 - len(self.ahead)
         self.ahead = np.append(self.ahead, self.random.random(max(missing, 0)))
         uniforms = self.ahead[positions]
-        if adjust is None and not self.sampling.cuts and ops.available(logits):
+        if adjust is None and not self.sampling.cuts and ops.available(logits.device):
             arguments = (draft.tokens, draft.parents, self.sampling.temperature, uniforms)
             path, bonus = ops.run(ops.SAMPLED, logits, *arguments)
         else:

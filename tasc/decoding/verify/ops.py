@@ -27,9 +27,9 @@ _FAILURES = {
 }
 
 
-def available(logits: torch.Tensor) -> bool:
-    """Return whether there is a kernel for the device of ``logits``."""
-    return logits.device.type == "cpu" or (logits.is_cuda and cuda.library() is not None)
+def available(device: torch.device) -> bool:
+    """Return whether there are kernels for ``device``."""
+    return device.type == "cpu" or (device.type == "cuda" and cuda.library() is not None)
 
 
 def native(kernel: Callable[..., _Result], logits: torch.Tensor, *arguments: Any) -> _Result:  # noqa: ANN401
@@ -70,6 +70,13 @@ def committed(result: np.ndarray) -> Verified:
     return result[2 : 2 + accepted], bonus
 
 
+def launch(kernel: str, first: torch.Tensor, *rest: Any) -> None:  # noqa: ANN401
+    """Launch a CUDA kernel on the current stream of a device; pass tensors as pointers."""
+    given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in (first, *rest)]
+    with torch.cuda.device(first.device):
+        cuda.launch(kernel, *given, torch.cuda.current_stream().cuda_stream)
+
+
 def _launch(
     kernel: str,
     logits: torch.Tensor,
@@ -77,7 +84,7 @@ def _launch(
     parents: torch.Tensor,
     *rest: Any,  # noqa: ANN401
 ) -> torch.Tensor:
-    """Launch a CUDA kernel on the current stream; pass tensors as pointers."""
+    """Launch a verification kernel on a draft; return its result, (n + 2,) int32."""
     logits = logits.contiguous()
     n = tokens.shape[0]
     if logits.dim() != 2 or logits.shape[0] != n + 1 or str(logits.dtype) not in cuda.DTYPES:
@@ -86,20 +93,8 @@ def _launch(
             f"{tuple(logits.shape)} {logits.dtype}"
         )
     result = tokens.new_empty(n + 2)
-    with torch.cuda.device(logits.device):
-        stream = torch.cuda.current_stream().cuda_stream
-        cuda.launch(
-            f"tasc_{kernel}",
-            logits.data_ptr(),
-            cuda.DTYPES[str(logits.dtype)],
-            logits.shape[1],
-            tokens.data_ptr(),
-            parents.data_ptr(),
-            n,
-            *(a.data_ptr() if isinstance(a, torch.Tensor) else a for a in rest),
-            result.data_ptr(),
-            stream,
-        )
+    dtype, width = cuda.DTYPES[str(logits.dtype)], logits.shape[1]
+    launch(f"tasc_{kernel}", logits, dtype, width, tokens, parents, n, *rest, result)
     return result
 
 
@@ -116,15 +111,11 @@ def _rejection(
     tokens: torch.Tensor,
     parents: torch.Tensor,
     distributions: torch.Tensor,
-    distribution_of: torch.Tensor,
-    replacement: bool,
-    temperature: float,
-    uniforms: torch.Tensor,
+    *rest: Any,  # noqa: ANN401 - row of each node, replacement, temperature, uniforms
 ) -> torch.Tensor:
     scratch = torch.empty(logits.shape[1], dtype=torch.float32, device=logits.device)
-    proposals = distributions.contiguous(), len(distributions), distribution_of, int(replacement)
-    rest = (*proposals, temperature, uniforms, scratch)
-    return _launch(REJECTION, logits, tokens, parents, *rest)
+    proposals = distributions.contiguous(), len(distributions)
+    return _launch(REJECTION, logits, tokens, parents, *proposals, *rest, scratch)
 
 
 # name -> launcher of the CUDA kernel, with tensors of one device; never waits for the device

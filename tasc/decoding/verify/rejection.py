@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
+from tasc.decoding.core.draft import Bounds, Draft, LazyProposal, ProposalProbs
 from tasc.decoding.core.protocols import Adjust
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.verify import ops
@@ -43,25 +43,16 @@ class MultiBranch:
                 f"{logits.shape[1]}: project them onto the target's vocabulary"
             )
         uniforms = self.random.random(len(draft) + 1)
-        if adjust is not None or self.sampling.cuts or not ops.available(logits):
+        if adjust is not None or self.sampling.cuts or not ops.available(logits.device):
             return rejection_reference(
                 draft, target_distribution(draft, logits, self.sampling, adjust), uniforms
             )
-        distributions = (
-            logits.new_empty((0, logits.shape[1]), dtype=torch.float32) if q is None else q.probs
-        )
-        of = np.full(len(draft) + 1, -1, np.int32) if q is None else q.of
-        return ops.run(
-            ops.REJECTION,
-            logits,
-            draft.tokens,
-            draft.parents,
-            distributions,
-            of,
-            q is None or q.replacement,
-            self.sampling.temperature,
-            uniforms,
-        )
+        if q is None:
+            none = logits.new_empty((0, logits.shape[1]), dtype=torch.float32)
+            q = ProposalProbs(none, np.full(len(draft) + 1, -1, np.int32))
+        proposals = q.probs, q.of, q.replacement
+        arguments = (draft.tokens, draft.parents, *proposals, self.sampling.temperature, uniforms)
+        return ops.run(ops.REJECTION, logits, *arguments)
 
 
 class Rejection(MultiBranch):

@@ -14,8 +14,6 @@ from tasc._native import LookupDrafter, NgramDrafter, SuffixDrafter, ThreadPool,
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter, inner
 
-_NATIVE = (NgramDrafter, SuffixDrafter, LookupDrafter)
-
 # (drafters of one factory, new tokens of each, maximum chain length of each, minimum probability of
 # a token's path) -> chain of each
 Step = Callable[[Sequence[Any], Sequence[Sequence[int]], Sequence[int], float], list[list[int]]]
@@ -23,7 +21,8 @@ Step = Callable[[Sequence[Any], Sequence[Sequence[int]], Sequence[int], float], 
 
 def step_for(drafter: Drafter, threads: int = 1) -> Step:
     """Return the step function for drafters like ``drafter``; ``threads`` share a large step."""
-    if isinstance(getattr(drafter, "native", None), _NATIVE):
+    native = getattr(drafter, "native", None)
+    if isinstance(native, NgramDrafter | SuffixDrafter | LookupDrafter):
         return partial(together, pool=ThreadPool(threads)) if threads > 1 else together
     return one_by_one
 

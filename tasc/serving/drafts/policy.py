@@ -56,7 +56,6 @@ class ChainPolicy:
             self.token_cost.cache_clear()
 
     def plan(self, sequences: int) -> Plan:
-        """Begin a step of ``sequences`` sequences."""
         cost, account = self.token_cost(sequences), self.account
         max_nodes = 0 if account.is_paused() else int(account.balance / max(cost, 1e-9))
         if max_nodes <= 0 and account.should_probe(PROBE_COST):

@@ -68,25 +68,23 @@ class Requests:
     def __len__(self) -> int:
         return self.count
 
-    def take(self, key: Key) -> Request | None:
+    def take(self, key: Key, which: int = -1) -> Request | None:
         """Remove and return a request whose drafter has read the sequence of ``key``, or None."""
         requests = self.by_key.get(key)
-        return self._pop(key, requests, -1) if requests else None
+        if not requests:
+            return None
+        self.count -= 1
+        request = requests.pop(which)
+        if not requests:
+            del self.by_key[key]
+        return request
 
     def put(self, key: Key, request: Request) -> None:
         """Store ``request``, whose drafter has read the sequence of ``key``, maybe not alone."""
         self.by_key.setdefault(key, []).append(request)
         self.count += 1
         while self.count > self.most:
-            oldest = next(iter(self.by_key))
-            self._pop(oldest, self.by_key[oldest], 0)
-
-    def _pop(self, key: Key, requests: list[Request], which: int) -> Request:
-        self.count -= 1
-        request = requests.pop(which)
-        if not requests:
-            del self.by_key[key]
-        return request
+            self.take(next(iter(self.by_key)), 0)
 
 
 class ChainProposer:

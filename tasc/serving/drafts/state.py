@@ -49,7 +49,6 @@ class State:
         outputs: Callable[[], Outputs],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write what ``outputs`` returns."""
         self.file, self.tokenizer, self.outputs, self.clock = file, tokenizer, outputs, clock
         self.next, self.known, self.saved = clock() + EVERY, 0, 0
         atexit.register(self.finish)
@@ -87,8 +86,7 @@ def write_state(file: Path, outputs: Outputs, tokenizer: LoadedTokenizer) -> Non
 def read_state(file: Path, tokenizer: LoadedTokenizer) -> dict[str, list[np.ndarray]]:
     """Return the outputs by task; none if there is no such file yet.
 
-    Raises:
-        InputError: the file is damaged, too large, or of another tokenizer or version.
+    Raises InputError if the file is damaged, too large, or of another tokenizer or version.
     """
     if not file.exists():
         return {}

@@ -41,8 +41,7 @@ class Tasks:
     ) -> None:
         """Load all indexes; ``make`` builds the factory of some index folders.
 
-        Raises:
-            InputError: the folder is missing, an index cannot be used, or tasks share a tag.
+        Raises InputError if the folder is missing, an index cannot be used, or tasks share a tag.
         """
         if folder is not None and not folder.is_dir():
             raise InputError(f"tasks: {folder} is not a folder: create it, or name another one")

@@ -14,10 +14,10 @@ from tasc.decoding.drafters.ngram.index import indexed_outputs
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import stated
 from tasc.options.constraint import Constraint
-from tasc.report.markdown import code
+from tasc.report.markdown import block, code
 from tasc.serving.gguf_file import library, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
-from tasc.serving.parts import Format, Parts, Start, completion
+from tasc.serving.parts import Format, Parts, Start
 from tasc.vocab.exports.export import save as save_tokenizer
 
 MODEL, GRAMMAR = "model.gguf", "outputs.gbnf"
@@ -123,11 +123,9 @@ class LlamaCppExport(Format):
     @staticmethod
     def example(start: Start) -> str:
         exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
-        code = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
-        python = (
-            f"Without a server, from Python (`pip install xllamacpp`):\n\n```python\n{code}\n```"
-        )
-        return f"{completion(start)}\n\n{python}"
+        python = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
+        how = "Without a server, from Python (`pip install xllamacpp`):"
+        return f"{Format.example(start)}\n\n{how}\n\n{block('python', python)}"
 
 
 def _best(parts: Parts) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:

@@ -9,6 +9,7 @@ from tasc.decoding.custom_generate import CustomGenerate, custom_generate
 from tasc.decoding.drafters.ngram.index import load_index, method_for
 from tasc.errors import InputError
 from tasc.models.folder.files import copy_json
+from tasc.report.markdown import block
 from tasc.serving.parts import HEAD_FOLDER, INDEX_FOLDER, Format, Start
 from tasc.tokenizer.loaded import load_tokenizer
 
@@ -45,7 +46,7 @@ class TransformersExport(Format):
     def example(start: Start) -> str:
         drafts = ', custom_generate=tasc.load_custom_generate(".")' if start.drafts else ""
         tasc, prompt = "import tasc\n" if drafts else "", json.dumps(start.prompt)
-        return f"```python\n{_PYTHON.format(tasc=tasc, drafts=drafts, prompt=prompt)}\n```"
+        return block("python", _PYTHON.format(tasc=tasc, drafts=drafts, prompt=prompt))
 
 
 def load_custom_generate(folder: str | PathLike[str]) -> CustomGenerate:

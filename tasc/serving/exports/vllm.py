@@ -4,8 +4,6 @@ import json
 
 from tasc.serving.parts import INDEX_FOLDER, Format, Start
 
-_PROPOSER = "tasc.serving.vllm.TascProposer"
-
 
 class VllmExport(Format):
     """A plain model folder, and the options that enable drafts."""
@@ -17,7 +15,7 @@ class VllmExport(Format):
         if start.drafts:
             speculative = {
                 "method": "custom_class",
-                "model": _PROPOSER,
+                "model": "tasc.serving.vllm.TascProposer",
                 "num_speculative_tokens": start.speculative_tokens,
             }
             ours = {"index": INDEX_FOLDER, **start.constraint}

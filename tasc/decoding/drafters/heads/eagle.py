@@ -81,15 +81,8 @@ class Eagle:
         if max_nodes < 1 or not self.prefilled:
             return Draft()
         self._catch_up()
-        tree = grow(
-            self._forward,
-            self.kv_cache,
-            self.vocabulary,
-            self.last,
-            width=self.options.width,
-            depth=self.options.depth,
-            max_nodes=max_nodes,
-        )
+        o, start = self.options, (self._forward, self.kv_cache, self.vocabulary, self.last)
+        tree = grow(*start, width=o.width, depth=o.depth, max_nodes=max_nodes)
         self.vocabulary.drafted(tree[0])
         return _to_host(*tree)
 
@@ -129,8 +122,5 @@ def _to_host(tokens: Tensor, parents: Tensor, values: Tensor) -> Draft:
     real = tree[0] >= 0  # descendants of an unreal node are unreal, too
     # The last entry serves parent -1.
     position = np.append(np.cumsum(real, dtype=np.int32) - 1, np.int32(-1))
-    return Draft(
-        tree[0, real],
-        position[tree[1, real]],
-        probabilities=np.exp(tree[2, real].view(np.float32)),
-    )
+    paths = np.exp(tree[2, real].view(np.float32))
+    return Draft(tree[0, real], position[tree[1, real]], probabilities=paths)

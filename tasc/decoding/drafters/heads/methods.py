@@ -18,11 +18,7 @@ from tasc.decoding.drafters.heads.draft_vocab.frequent import (
     token_counts,
 )
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Full
-from tasc.decoding.drafters.heads.draft_vocab.microspec import (
-    MicroSpec,
-    WindowOptions,
-    quick,
-)
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions, quick
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head

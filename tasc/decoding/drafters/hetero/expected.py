@@ -1,7 +1,6 @@
 """The expected acceptance probability of a drafted token, for each algorithm, on given texts.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", table 2, averaged over positions: union Σ min(p, q) and TLI
+Timor et al., arXiv:2502.05202, table 2, averaged over positions: union Σ min(p, q) and TLI
 Σ min(p, q') over the intersection, SLEM Σ p · ψ, SLRS Σ min(p, ψ), standard Σ min(p, q).
 """
 
@@ -14,7 +13,7 @@ from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
-from tasc.decoding.drafters.hetero.token_level import tli, union
+from tasc.decoding.drafters.hetero.token_level import TokenLevel
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
 
@@ -61,8 +60,8 @@ def expected_acceptance(
 
 def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
     alphas = {}
-    for name, make in (("union", union), ("tli", tli)):
-        drafter = make(session.pair, HeteroOptions())
+    for name, normalise in (("union", False), ("tli", True)):
+        drafter = TokenLevel(session.pair, HeteroOptions(), session.pair.to_target, normalise)
         drafter.session = session
         distribution = drafter.distribution(node)
         q = np.zeros(len(p)) if distribution is None else drafter.over_target(distribution).numpy()

@@ -1,6 +1,7 @@
 """A target's and a drafter's vocabulary, and a sequence in the tokens of both."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,32 +14,31 @@ from tasc.tokenizer.alignment import Aligned, Encoding, split_incomplete
 from tasc.vocab.strings import Strings, TokenResolver
 
 
+@dataclass(eq=False)
 class Pair:
-    """What all sequences share. Tokens of the two vocabularies are compared as byte strings."""
+    """What all sequences share. Tokens of the two vocabularies are compared as byte strings.
 
-    def __init__(
-        self,
-        target: Encoding,
-        draft: Encoding,
-        ends: tuple[int, Sequence[int]],
-        sizes: tuple[int, int],
-        draft_model: Callable[[], DraftModel],
-        sampling: Sampling | None = None,
-    ) -> None:
-        """Pair two vocabularies.
+    Without ``sampling``, drafts take the most likely token.
+    """
 
-        ``ends``: the target's end token, and the drafter's end tokens. ``sizes``: number of logits
-        of the target, and of the drafter. ``draft_model`` makes the draft model of one sequence.
-        Without ``sampling``, drafts take the most likely token.
-        """
-        self.target, self.draft, self.sizes = target, draft, sizes
-        self.target_end, self.draft_ends = ends[0], list(ends[1])
-        self.draft_model, self.sampling = draft_model, sampling
-        self.draft_strings = [*draft.strings, *[b""] * sizes[1]][: sizes[1]]
-        self.sequences = 0
+    target: Encoding
+    draft: Encoding
+    target_end: int
+    draft_ends: list[int]
+    sizes: tuple[int, int]  # numbers of logits, of the target and the drafter
+    draft_model: Callable[[], DraftModel]  # makes the draft model of one sequence
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        self.sequences = 0  # that have a generator
         # cache of segmentation.relevant, by spelled bytes and token
         self.relevant: dict[tuple[bytes, int], tuple[np.ndarray, list[int]]] = {}
         self.relevant_size = 0  # number of draft tokens in the cache
+
+    @cached_property
+    def draft_strings(self) -> list[bytes]:
+        """The strings of draft ids with logits, empty for ids without a token."""
+        return [*self.draft.strings, *[b""] * self.sizes[1]][: self.sizes[1]]
 
     @cached_property
     def vocabulary(self) -> Strings:
@@ -56,6 +56,13 @@ class Pair:
         ids = np.array([self.vocabulary.ids.get(s, -1) if s else -1 for s in self.draft_strings])
         ids[self.draft_ends] = self.target_end
         return ids.astype(np.int64)
+
+    @cached_property
+    def same_ids(self) -> np.ndarray:
+        """``to_target`` for a pair with one vocabulary."""
+        ids = np.arange(self.sizes[1], dtype=np.int64)
+        ids[self.sizes[0] :] = -1
+        return ids
 
     @cached_property
     def resolver(self) -> TokenResolver:

@@ -1,8 +1,7 @@
 """ψ(t): a draft model's probability of spelling a target token, summed over all segmentations.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", section 3.3 and theorem 3.2. Spellings with a common beginning share a
-state (spelled bytes, draft model node, number of tokens). States with a known node are summed
+Timor et al., arXiv:2502.05202, section 3.3 and theorem 3.2. Spellings with a common beginning share
+a state (spelled bytes, draft model node, number of tokens). States with a known node are summed
 without a forward, shortest string first; on an n-gram model, where states merge, this is a dynamic
 program. Other states wait and are evaluated level by level. Their mass bounds the missing part.
 """

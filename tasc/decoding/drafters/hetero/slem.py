@@ -1,18 +1,16 @@
 """SLEM: draft text, encode it with the target's tokenizer, and verify it token by token.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithm 2, with the re-alignment of section 3.2. Departs: the drafted
-text is encoded as a continuation of the last output tokens. If no token boundary lies between the
-two, it is split greedily, longest token first. Verification takes exact matches, so drafts carry no
-distributions.
+Timor et al., arXiv:2502.05202, algorithm 2, with the re-alignment of section 3.2. Departs: the
+drafted text is encoded as a continuation of the last output tokens. If no token boundary lies
+between the two, it is split greedily, longest token first. Verification takes exact matches, so
+drafts carry no distributions.
 """
 
 import numpy as np
 
-from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
-from tasc.decoding.drafters.hetero.token_level import Chain
 from tasc.tokenizer.alignment import Aligned
 
 
@@ -44,10 +42,9 @@ class Slem:
         if tokens is None:
             tokens = self.pair.vocabulary.tokenize(string)
         tokens = [*tokens, *([self.pair.target_end] if ended else [])][:max_nodes]
-        chain = Chain()
-        for token in tokens:  # shares of single tokens are unknown: spread evenly
-            chain.add(token, likely ** (1 / len(tokens)))
-        return chain.draft(None)
+        # The shares of single tokens are unknown: spread evenly.
+        paths = likely ** np.linspace(0, 1, len(tokens) + 1)[1:]
+        return chain(np.array(tokens, np.int32), probabilities=paths.astype(np.float32))
 
     def _draft_text(self, node: int, max_tokens: int) -> tuple[bytes, bool, float]:
         """Return the drafted text, whether it ends the output, and its probability."""

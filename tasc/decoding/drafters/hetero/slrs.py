@@ -1,7 +1,6 @@
 """SLRS: draw draft tokens until they commit a target token, which is verified as a string.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithm 3 with the lookahead of section 3.3, once per token of a
+Timor et al., arXiv:2502.05202, algorithm 3 with the lookahead of section 3.3, once per token of a
 chain. Draws beyond a committed token are repeated from rows that are already there. Departs from
 the printed algorithm in two ways that keep it exact: a segmentation below ``floor`` gives no token,
 so that fewer are summed (the target then draws from its residual distribution); and once a step has
@@ -14,7 +13,7 @@ from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
 from tasc.decoding.drafters.hetero.options import SlrsOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
-from tasc.decoding.drafters.hetero.token_level import Chain, TokenLevel, tli
+from tasc.decoding.drafters.hetero.token_level import Chain, TokenLevel
 from tasc.vocab.strings import CONTINUE, NOTHING
 
 
@@ -23,7 +22,7 @@ class Slrs:
 
     def __init__(self, pair: Pair, options: SlrsOptions) -> None:
         self.pair, self.options = pair, options
-        self.tli: TokenLevel = tli(pair, options)
+        self.tli = TokenLevel(pair, options, pair.to_target, normalise=True)
         self.debt = 0  # nodes that verification evaluated beyond the limit of a step
 
     def start(self, prompt: np.ndarray) -> None:

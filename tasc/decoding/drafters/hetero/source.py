@@ -8,13 +8,13 @@ import numpy as np
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import DraftSource, Resources
 from tasc.decoding.drafters.heads.draft_vocab.frequent import corpus_counts, pruned, token_counts
-from tasc.decoding.drafters.hetero import token_level
 from tasc.decoding.drafters.hetero.neural import DraftModel, NeuralDraftModel
 from tasc.decoding.drafters.hetero.ngram import NgramDraftModel, NgramModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
 from tasc.decoding.drafters.hetero.pair import Pair
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
+from tasc.decoding.drafters.hetero.token_level import TokenLevel
 from tasc.errors import InputError
 from tasc.models.folder.fetch import local_folder
 from tasc.models.load import Device, Dtype, load_model
@@ -48,13 +48,15 @@ def slrs(resources: Resources, options: SlrsOptions) -> Factory:
 
 
 def tli(resources: Resources, options: HeteroOptions) -> Factory:
-    """Prepare TLI."""
-    return partial(token_level.tli, pair_of(resources, options), options)
+    """Prepare TLI, which draws from the intersection of the vocabularies."""
+    pair = pair_of(resources, options)
+    return partial(TokenLevel, pair, options, pair.to_target, normalise=True)
 
 
 def union(resources: Resources, options: HeteroOptions) -> Factory:
     """Prepare drafting over the union of both vocabularies."""
-    return partial(token_level.union, pair_of(resources, options), options)
+    pair = pair_of(resources, options)
+    return partial(TokenLevel, pair, options, pair.to_target, normalise=False)
 
 
 def standard(resources: Resources, options: HeteroOptions) -> Factory:
@@ -66,7 +68,7 @@ def standard(resources: Resources, options: HeteroOptions) -> Factory:
             f"standard speculative decoding needs one vocabulary, but the target has {len(a)} "
             f"tokens and the drafter {len(b)}: use tli, slem or slrs"
         )
-    return partial(token_level.standard, pair, options)
+    return partial(TokenLevel, pair, options, pair.same_ids, normalise=False)
 
 
 def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
@@ -78,9 +80,8 @@ def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
     target = Encoder(resources.tokenizer)
     size = int(resources.target.model.config.get_text_config().vocab_size)
     draft, ends, draft_model, width = _drafter(resources, target, options)
-    return Pair(
-        target, draft, (resources.end, ends), (size, width), draft_model, resources.sampling
-    )
+    own = target, draft, resources.end, list(ends), (size, width)
+    return Pair(*own, draft_model, resources.sampling)
 
 
 def _drafter(

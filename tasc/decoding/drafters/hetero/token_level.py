@@ -1,7 +1,6 @@
 """Drafters of target tokens: TLI, union, and standard speculative decoding.
 
-Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", algorithms 4, 1 and 5. They differ in the map from draft tokens to
+Timor et al., arXiv:2502.05202, algorithms 4, 1 and 5. They differ in the map from draft tokens to
 target tokens, and in whether a draw may fall outside of it.
 """
 
@@ -43,9 +42,9 @@ class TokenLevel:
     def __init__(
         self, pair: Pair, options: HeteroOptions, to_target: np.ndarray, normalise: bool
     ) -> None:
-        """Draft with ``pair``; with ``normalise``, draw only draft tokens with a target token.
+        """Map draft tokens by ``to_target`` (V_D,) int64, -1 for none.
 
-        ``to_target`` (V_D,) int64 has the target token of each draft token, -1 for none.
+        A draw of such a token is rejected; with ``normalise``, none is drawn.
         """
         self.pair, self.options = pair, options
         self.to_target, self.normalise = torch.from_numpy(to_target), normalise
@@ -99,21 +98,3 @@ class TokenLevel:
         row = torch.zeros(self.pair.sizes[0], dtype=torch.float64)
         row.index_add_(0, self.to_target[self.inside], distribution[self.inside])
         return row.float()
-
-
-def tli(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 4, which draws from the intersection of the vocabularies."""
-    return TokenLevel(pair, options, pair.to_target, normalise=True)
-
-
-def union(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 1, whose draws outside of the intersection are rejected."""
-    return TokenLevel(pair, options, pair.to_target, normalise=False)
-
-
-def standard(pair: Pair, options: HeteroOptions) -> TokenLevel:
-    """Return the drafter of algorithm 5, for a pair with one vocabulary."""
-    target, draft = pair.sizes
-    same = np.arange(draft, dtype=np.int64)
-    same[target:] = -1
-    return TokenLevel(pair, options, same, normalise=False)

@@ -16,7 +16,7 @@ from tasc._native import NgramIndex
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.errors import InputError, IntegrityError
 from tasc.files.disk import writing
-from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 2
@@ -53,11 +53,10 @@ def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> Ngr
     """
     if not len(outputs):
         raise InputError("the corpus has no outputs to count n-grams in: pass some")
-    tokens = np.concatenate(outputs).astype(np.int32, copy=False)
-    check_ids(tokens, end)
-    offsets = np.cumsum([0, *map(len, outputs)], dtype=np.int64)
-    o = options
-    return NgramIndex(tokens, offsets, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
+    whole, o = Encoded.of(outputs), options
+    check_ids(whole.tokens, end)
+    text = whole.tokens, whole.offsets, end
+    return NgramIndex(*text, o.n_max, o.discount, o.strength, o.p_min, o.mark)
 
 
 def check_ids(tokens: np.ndarray, end: int) -> None:

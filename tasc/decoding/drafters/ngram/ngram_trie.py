@@ -46,17 +46,14 @@ class NgramTrie:
     def __init__(self, options: NgramTrieOptions) -> None:
         self.options = options
         self.trie = NativeTrie(options.n, options.prefix)
-        self.tail = np.empty(0, np.int32)
 
     def start(self, prompt: np.ndarray) -> None:
         self.trie.build(prompt)
         self.tail = prompt[-self.options.prefix :]
 
     def draft(self, max_nodes: int) -> Draft:
-        """Return the most frequent continuations as one tree of at most ``max_nodes`` nodes."""
-        tokens, parents, _ = self.trie.draft(
-            self.tail, self.options.num_draft or max_nodes, max_nodes
-        )
+        most = self.options.num_draft or max_nodes
+        tokens, parents, _ = self.trie.draft(self.tail, most, max_nodes)
         return Draft(tokens, parents)
 
     def observe(self, tokens: np.ndarray) -> None:

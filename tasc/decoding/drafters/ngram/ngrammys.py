@@ -11,10 +11,10 @@ import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from transformers import PreTrainedModel
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
@@ -23,9 +23,6 @@ from tasc.errors import InputError, IntegrityError
 from tasc.files.disk import replacing
 from tasc.options.bounds import LONGEST, MOST_NODES, Bounded, within
 from tasc.progress import Progress, silent
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 ROWS_A_FORWARD = 512
 
@@ -50,7 +47,7 @@ def prepare(resources: Resources, options: NgrammysOptions) -> Factory:
 
 
 def bigram_table(
-    model: "PreTrainedModel", k: int, cache: Path | None, progress: Progress = silent
+    model: PreTrainedModel, k: int, cache: Path | None, progress: Progress = silent
 ) -> np.ndarray:
     """Return the ``k`` most probable next tokens after every single token, (V, k) int32.
 
@@ -89,7 +86,7 @@ def _read(path: Path, shape: tuple[int, int]) -> np.ndarray:
     return table
 
 
-def _identity(model: "PreTrainedModel") -> str:
+def _identity(model: PreTrainedModel) -> str:
     """Hash the names, shapes and a sample of the values of all weights."""
     digest = hashlib.sha256()
     for name, weight in model.state_dict().items():
@@ -105,32 +102,25 @@ class Ngrammys:
     def __init__(self, table: np.ndarray, end: int, options: NgrammysOptions) -> None:
         """Draft from ``table`` (V, k) int32; ``end`` has no children."""
         self.table, self.end, self.options = table, end, options
-        self.sequence: list[int] = []
-        self.positions: dict[tuple[int, ...], list[int]] = {}
 
     def start(self, prompt: np.ndarray) -> None:
-        self.sequence, self.positions = [], {}
+        self.sequence: list[int] = []
+        self.positions: dict[tuple[int, ...], list[int]] = {}
         self.observe(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
         """Merge the rows into one tree: context rows first, then the table's."""
-        tokens: list[int] = []
-        parents: list[int] = []
-        nodes: dict[tuple[int, int], int] = {}
+        nodes: dict[tuple[int, int], int] = {}  # parent and token -> node
         for row in self._rows():
             at = -1
             for token in row:
-                key = (at, token)
-                if key not in nodes:
-                    if len(tokens) >= max_nodes:
-                        return _tree(tokens, parents)
-                    nodes[key] = len(tokens)
-                    tokens.append(token)
-                    parents.append(at)
-                at = nodes[key]
+                if len(nodes) == max_nodes and (at, token) not in nodes:
+                    break
+                at = nodes.setdefault((at, token), len(nodes))
                 if token == self.end:
                     break
-        return _tree(tokens, parents)
+        parents = np.array([parent for parent, _ in nodes], np.int32)
+        return Draft(np.array([token for _, token in nodes], np.int32), parents)
 
     def observe(self, tokens: np.ndarray) -> None:
         """Append the committed tokens and store where their n-grams end."""
@@ -159,7 +149,3 @@ class Ngrammys:
                 latest = positions[-2 : -2 - self.options.k : -1]
                 return [self.sequence[p : p + self.options.width] for p in latest]
         return []
-
-
-def _tree(tokens: list[int], parents: list[int]) -> Draft:
-    return Draft(np.array(tokens, np.int32), np.array(parents, np.int32))

@@ -39,7 +39,6 @@ class PromptLookup:
         self.native.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
-        """Return the continuation of the first match, at most ``max_nodes`` tokens."""
         tokens, parents, _ = self.native.draft(max_nodes)
         return Draft(tokens, parents)
 

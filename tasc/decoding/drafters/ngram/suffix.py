@@ -17,6 +17,7 @@ from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, Bounded, within
+from tasc.tokenizer.loaded import Encoded
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,8 @@ def prepare(resources: Resources, options: SuffixOptions) -> Factory:
     outputs = resources.outputs
     if not len(outputs):
         raise InputError("the corpus has no outputs to match: pass some")
-    tokens = np.concatenate(outputs).astype(np.int32, copy=False)
-    offsets = np.cumsum([0, *map(len, outputs)], dtype=np.int64)
-    corpus = SuffixArray(tokens, offsets, resources.end)
+    whole = Encoded.of(outputs)
+    corpus = SuffixArray(whole.tokens, whole.offsets, resources.end)
     return lambda: Suffix(corpus, resources.end, options)
 
 
@@ -53,7 +53,6 @@ class Suffix:
         self.native.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
-        """Return the most frequent continuations of the longest match."""
         tokens, parents, probabilities = self.native.draft(max_nodes)
         return Draft(tokens, parents, probabilities=probabilities)
 

@@ -136,28 +136,17 @@ class TascSpec(NgramTrees):
         options: TascSpecOptions,
         learnt: Learnt | None = None,
     ) -> None:
-        """Draft from ``indexes``; ``end`` ends an output."""
         o = options
         self.learnt, self.end = learnt, end
-        native = NgramDrafter(
-            list(indexes),
-            learnt.memory.table if learnt else None,
-            learnt.weights if learnt else None,
-            o.prompt,
-            min(o.n_max, CONTEXT) if o.match else o.n_max,
-            o.lambda_,
-            o.gain,
-            o.prompt_discount,
-            o.width,
-            o.min_probability,
-            o.match,
-            True,
-            end,
-        )
+        memory, weights = (learnt.memory.table, learnt.weights) if learnt else (None, None)
+        prompt = o.prompt, min(o.n_max, CONTEXT) if o.match else o.n_max
+        mixture = o.lambda_, o.gain, o.prompt_discount
+        tree = o.width, o.min_probability
+        rest = (*prompt, *mixture, *tree, o.match, True, end)
+        native = NgramDrafter(list(indexes), memory, weights, *rest)
         super().__init__(native, learnt.logits if learnt else None, mark=o.mark)
 
     def observe(self, tokens: np.ndarray) -> None:
-        """Append the committed tokens; add a finished output to the memory."""
         super().observe(tokens)
         if self.learnt is not None and len(tokens) and tokens[-1] == self.end:
             self.learnt.memory.add(self.native.take_output())

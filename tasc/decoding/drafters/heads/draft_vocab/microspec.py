@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tasc import _native
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
-from tasc.decoding.drafters.heads.draft_vocab.window import window
+from tasc.decoding.drafters.heads.draft_vocab.window import Window
 from tasc.decoding.verify.ops import native
 from tasc.errors import InputError
 from tasc.models.load import device_has_bfloat16
@@ -93,7 +93,7 @@ class MicroSpec:
     def _clear(self) -> None:
         vocabulary, d = self._weight.shape
         size, device = self.options.window, self._weight.device
-        self._window = window(vocabulary, size, device)
+        self._window = Window(vocabulary, size, device)
         self._buffer = self._weight.new_zeros(size, d)
         self._mask = self._weight.new_full((size,), -torch.inf)
         self._ids = torch.full((size,), -1, device=device)
@@ -165,14 +165,12 @@ class MicroSpec:
             tokens.record_stream(self._stream)  # allocated on the compute stream
 
     def _pack(self) -> None:
-        """Update buffer, mask and ids from the window."""
         with self._beside():
             self._window.gather(self._weight, self._buffer)
-            ids = self._window.ids
-            self._ids.copy_(ids)
+            self._ids.copy_(self._window.ids)
             bias = self.lm_head.bias
             self._mask.copy_(bias.detach()[self._ids]) if bias is not None else self._mask.zero_()
-            self._mask.masked_fill_(ids < 0, -torch.inf)
+            self._mask.masked_fill_(self._ids < 0, -torch.inf)
             if self._stream is not None:
                 self._ready = self._stream.record_event()
         if self._weight.device.type == "cpu":

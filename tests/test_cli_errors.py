@@ -45,7 +45,7 @@ def test_missing_column_names_the_columns_there_are(capsys, task, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("option", ["--input-column=", "--output-column=", "--shard="])
+@pytest.mark.parametrize("option", ["--input-column=", "--output-column="])
 def test_an_option_without_a_value_is_refused(capsys, task, tmp_path, option):
     line = refused(capsys, "index", task, "--tokenizer", "x", option, "--output", tmp_path / "out")
     assert option[2:-1] in line.replace("_", "-")

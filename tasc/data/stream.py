@@ -39,35 +39,6 @@ class FileStream:
 
 
 @dataclass(frozen=True)
-class RowRange:
-    """Shards ``first`` to ``last`` of ``of``. Rows of earlier shards are read and skipped."""
-
-    source: Source
-    split: str
-    fingerprint: str
-    recognised: str
-    whole: "Stream"
-    first: int
-    last: int
-    of: int
-
-    def rows(self) -> Iterator[Rows]:
-        """Yield the rows. The first shard counts all dropped rows of the split."""
-        sizes = [(len(rows.outputs), rows.dropped) for rows in self.whole.rows()]
-        total = sum(kept for kept, _ in sizes)
-        begin, end = (total * i // self.of for i in (self.first - 1, self.last))
-        at, dropped = 0, sum(left_out for _, left_out in sizes) if self.first == 1 else 0
-        for rows in self.whole.rows():
-            here = slice(max(begin - at, 0), max(end - at, 0))
-            at += len(rows.outputs)
-            if self.first == 1 or here.start < len(rows.outputs):
-                yield rows.part(here, dropped)
-                dropped = 0
-            if at >= end:
-                return
-
-
-@dataclass(frozen=True)
 class LoadedRows:
     """Rows in memory, which can be sent to another process."""
 
@@ -79,7 +50,7 @@ class LoadedRows:
 
 # A split that can be read row by row, any number of times. ``rows`` yields the rows in order, some
 # at a time, and raises InputError if one is malformed.
-Stream = Corpus | FileStream | RowRange
+Stream = Corpus | FileStream
 Piece = FileStream | LoadedRows  # a part of a split, for a worker
 
 
@@ -94,20 +65,6 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
     source, how = as_recognised(source, split)
     files, name = local.split_files(source.path, split)
     return FileStream(source, name, tuple(Span(path, i) for i, path in enumerate(files)), how)
-
-
-def shard(stream: Stream, first: int, of: int, last: int = 0) -> Stream:
-    """Return shards ``first`` (from 1) to ``last`` of ``of``: bytes if possible, else rows.
-
-    ``last`` is ``first`` if it is 0. The shards in order contain each row of the split once.
-    """
-    last = last or first
-    if isinstance(stream, FileStream) and _has_lines(stream):
-        total = sum(span.path.stat().st_size for span in stream.spans)
-        begin, end = (total * i // of for i in (first - 1, last))
-        return _between(stream, begin, end)
-    name = f"{stream.fingerprint} {first}-{last}/{of}"
-    return RowRange(stream.source, stream.split, name, stream.recognised, stream, first, last, of)
 
 
 def pieces(stream: Stream) -> Iterator[Piece]:

@@ -124,11 +124,6 @@ class StepOptions(CommandOptions):
     seed: int = Field(0, ge=0, le=LARGEST_SEED, description="Seed of every random choice.")
 
     @property
-    def part(self) -> tuple[int, int] | None:
-        """Return (i, n) to read only the i-th of n parts of the split; None to read all of it."""
-        return None
-
-    @property
     def data(self) -> Data | None:
         """The data source; None if the command can work without one and none was given."""
         return self.source

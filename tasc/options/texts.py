@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tasc.data.corpus import Corpus, load, splits
 from tasc.data.source import Source
-from tasc.data.stream import Stream, open_stream, shard
+from tasc.data.stream import Stream, open_stream
 from tasc.data.table import choose_split
 from tasc.errors import InputError
 from tasc.options.command import StepOptions
@@ -74,8 +74,6 @@ def read_texts(options: StepOptions) -> Texts:
             corpora[name] = load(source, split, limit=other.most, seed=options.seed)
     if spec.streamed:
         stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)
-        if options.part:
-            return Texts({}, shard(stream, *options.part))
     return Texts(corpora, stream)
 
 

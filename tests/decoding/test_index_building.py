@@ -14,7 +14,7 @@ from tasc.decoding.drafters.ngram.index import FILE, build_index, load_index
 from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import Encoded, load_tokenizer
-from tests.cli import done, tasc
+from tests.cli import done
 from tests.oracles import MARK, counts_of
 from tests.pico import make_tokenizer
 
@@ -97,70 +97,20 @@ def rows(count):
     )
 
 
-def test_shards_merged_are_the_index_of_the_whole(capsys, tmp_path, tokenizer):
-    task = tmp_path / "task.jsonl"
-    task.write_text(rows(300))
-    given = ("index", task, "--tokenizer", tokenizer.path)
-    whole = done(capsys, *given, "--output", tmp_path / "whole")
-    for number in (1, 2):
-        done(capsys, *given, "--shard", f"{number}/3", "--output", tmp_path / str(number))
-    merge = [part for number in (1, 2) for part in ("--merge", tmp_path / str(number))]
-    more = ("--memory", "0.001", "--executor", "processes")
-    joined = done(capsys, *given, "--shard", "3/3", *merge, *more, "--output", tmp_path / "joined")
-    assert joined["tokens"] == whole["tokens"]
-    assert joined["outputs"] == whole["outputs"] == 300
+def test_merged_indexes_are_the_index_of_the_whole(capsys, tmp_path, tokenizer):
+    lines = rows(300).splitlines(keepends=True)
+    parts = {"whole": lines, "1": lines[:90], "2": lines[90:110], "3": lines[110:]}
+    for name, part in parts.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+    given = ("--tokenizer", tokenizer.path, "--output")
+    for name in ("whole", "1", "2"):
+        done(capsys, "index", tmp_path / f"{name}.jsonl", *given, tmp_path / name)
+    merge = [word for name in "12" for word in ("--merge", tmp_path / name)]
+    more = (*merge, "--memory", "0.001", "--executor", "processes")
+    joined = done(capsys, "index", tmp_path / "3.jsonl", *given, tmp_path / "joined", *more)
+    assert joined["outputs"] == 300
     files = [(tmp_path / name / FILE).read_bytes() for name in ("whole", "joined")]
     assert files[0] == files[1]
-
-
-@pytest.mark.parametrize("ending", ["jsonl", "csv"])
-def test_shards_are_merged_once_each_and_in_order(capsys, tmp_path, tokenizer, ending):
-    task = tmp_path / f"task.{ending}"
-    text = rows(90) if ending == "jsonl" else "input,output\n" + "a,play some songs\n" * 90
-    task.write_text(text)
-    given = ("index", task, "--tokenizer", tokenizer.path)
-    for number in (1, 2, 3):
-        done(capsys, *given, "--shard", f"{number}/4", "--output", tmp_path / str(number))
-    done(capsys, *given, "--shard", "1/3", "--output", tmp_path / "third")
-    done(capsys, *given, "--output", tmp_path / "whole")
-
-    def merged(last, *parts):
-        merge = [word for part in parts for word in ("--merge", tmp_path / part)]
-        return tasc(capsys, *given, "--shard", last, *merge, "--output", tmp_path / "out")
-
-    for last, parts, told in [
-        ("4/4", "112", "1 is shard 1/4, but shard 2/4 comes next"),
-        ("4/4", "213", "2 is shard 2/4, but shard 1/4 comes next"),
-        ("4/4", "12", "shard 3/4 is missing"),
-        ("4/4", "1233", "3 is shard 3/4, but shard 4/4 comes next"),
-        ("4/4", ["third"], "third is shard 1/3, but shard 1/4 comes next"),
-        ("4/4", ["whole"], "whole is no shard, but shard 1/4 comes next"),
-    ]:
-        code, _, err = merged(last, *parts)
-        assert code == 2
-        assert told in " ".join(err.split())
-        assert not (tmp_path / "out").exists()
-    code, _, err = tasc(capsys, *given, "--merge", tmp_path / "1", "--output", tmp_path / "out")
-    assert code == 2
-    assert "1 is shard 1/4, but an index of a whole split comes next" in " ".join(err.split())
-    assert merged("2/4", "1")[0] == 0
-    (tmp_path / "out").rename(tmp_path / "half")
-    assert merged("4/4", "half", "3")[0] == 0
-    files = [(tmp_path / name / FILE).read_bytes() for name in ("whole", "out")]
-    assert files[0] == files[1]
-
-
-def test_a_shard_of_other_data_is_not_merged(capsys, tmp_path, tokenizer):
-    task = tmp_path / "task.jsonl"
-    task.write_text(rows(90))
-    given = ("index", task, "--tokenizer", tokenizer.path)
-    done(capsys, *given, "--shard", "1/2", "--output", tmp_path / "1")
-    task.write_text(rows(90).replace("play 1", "stop 1"))
-    code, _, err = tasc(
-        capsys, *given, "--shard", "2/2", "--merge", tmp_path / "1", "--output", tmp_path / "out"
-    )
-    assert code == 2
-    assert "1 was counted on other data than" in " ".join(err.split())
 
 
 def test_what_cannot_be_merged_is_refused_in_a_line(tmp_path, tokenizer):

@@ -5,7 +5,6 @@ range of tokens. Each piece scans the text once and sorts in bounded memory. Onc
 the file and their places known, each continuation is given its context.
 """
 
-import hashlib
 import os
 import shutil
 import time
@@ -19,19 +18,16 @@ import numpy as np
 
 from tasc._native import NgramBuilder, NgramIndex, pack_text, place_entries
 from tasc.data.corpus import refuse_empty
-from tasc.data.stream import Stream, open_stream, shard
+from tasc.data.stream import Stream
 from tasc.decoding.drafters.ngram.index import (
     BLOCK_HEADER,
     FILE,
     HEADER,
-    WHOLE,
-    Shards,
     check_ids,
     file_header,
     load_index,
     outputs_of,
     save_index,
-    shards_of,
 )
 from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
 from tasc.errors import InputError
@@ -51,7 +47,7 @@ class IndexFile:
     """An index under construction in the file ``path``: add texts, then finish."""
 
     def __init__(self, path: Path, tokenizer: LoadedTokenizer, counts: Counts) -> None:
-        self.path, self.tokenizer, self.counts, self.shards = path, tokenizer, counts, WHOLE
+        self.path, self.tokenizer, self.counts = path, tokenizer, counts
         self.tokens = self.texts = 0  # without marks and end tokens
         self._packed = 0  # size of the text in bytes
         path.write_bytes(bytes(HEADER.size + BLOCK_HEADER))
@@ -96,7 +92,9 @@ class IndexFile:
         try:
             self._finish(memory, progress)
         except ValueError as error:
-            raise InputError(f"{error}: make an index of each part with --shard I/N") from None
+            raise InputError(
+                f"{error}: make an index of each part of the data, and repeat --index for them"
+            ) from None
 
     def _finish(self, memory: int, progress: Progress) -> None:
         text = np.asarray(np.memmap(self.path, np.uint8, "r", HEADER.size + BLOCK_HEADER))
@@ -126,7 +124,7 @@ class IndexFile:
             shutil.copyfileobj(nodes, file, 8 * _CHUNK)
             words = file.tell() - HEADER.size
             file.seek(0)
-            file.write(file_header(words // 8, self.tokenizer, self.shards))
+            file.write(file_header(words // 8, self.tokenizer))
             file.write(builder.header(contexts, entries).data)
         beside.unlink()
 
@@ -201,10 +199,8 @@ def make_index(
 ) -> Indexed:
     """Index the outputs of ``options.merge`` and of a split, in this order, in a file in ``work``.
 
-    Raises:
-        InputError: there are no outputs, or an index to merge does not match or is not the next
-            shard.
-        StorageError: the disk of ``work`` is full.
+    Raises InputError without outputs, or if an index to merge does not match, and StorageError if
+    the disk of ``work`` is full.
     """
     source = stream.source
     template = None
@@ -218,7 +214,6 @@ def make_index(
         file = IndexFile(folder / FILE, tokenizer, options.counts)
         for merged in options.merge:
             file.add_index(Path(merged))
-        file.shards = _shards(stream, options)
         with options.start(tokenizer) as executor:
             encoded = executor.run(LoadedTokenizer.encode, _batches(stream, template))
             for texts in in_order(encoded):
@@ -242,42 +237,6 @@ def make_index(
         counts=options.counts,
     )
     return Indexed(index, file.path, tokenizer, report)
-
-
-def _shards(stream: Stream, options: IndexOptions) -> Shards:
-    """Return the shards of an index, after a check that those to merge precede it, each once.
-
-    An index of all shards is an index of the split, and not marked. Raises InputError.
-    """
-    merged = [(folder, shards_of(Path(folder))) for folder in options.merge]
-    number, of = options.part or (0, 0)
-    whole = open_stream(stream.source, options.split, limit=options.limit, seed=options.seed)
-    due = 1 if merged and of else number
-    for folder, found in merged:
-        if (found.first, found.of) != (due, of):
-            due_here = f"shard {due}/{of}" if of else "an index of a whole split"
-            raise InputError(
-                f"{folder} is {found}, but {due_here} comes next: pass --merge once for each "
-                "shard before that of --shard, in order"
-            )
-        if of and found.content != _content(shard(whole, due, of, found.last)):
-            raise InputError(
-                f"{folder} was counted on other data than {stream.source.path}: run tasc index "
-                f"--shard {due}/{of} again"
-            )
-        due = found.last + bool(of)
-    if of and due != number:
-        raise InputError(
-            f"shard {due}/{of} is missing: pass --merge for it, after the shards before it"
-        )
-    first = 1 if merged else number
-    if number - first + 1 == of or not of:
-        return WHOLE
-    return Shards(first, number, of, _content(shard(whole, first, of, number)))
-
-
-def _content(stream: Stream) -> bytes:
-    return hashlib.sha256(stream.fingerprint.encode()).digest()
 
 
 def _batches(stream: Stream, template: ChatTemplate | None) -> Iterator[list[str]]:

@@ -8,7 +8,6 @@ import mmap
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,30 +19,11 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 FILE = "index.tasc"
 MAGIC, VERSION = b"TASCNGRM", 2
-HEADER = struct.Struct("<8sI4xQ32s3I32s28x")
+HEADER = struct.Struct("<8sI4xQ32s72x")
 BLOCK_HEADER = 64  # bytes in the block before its text
 
 _CHUNK = 1 << 20  # tokens to scan at a time
 TOKEN_LIMIT = 0xFFFFF  # ids have 20 bits, and the largest value is the mark
-
-
-class Shards(NamedTuple):
-    """The shards of a split in an index, with a SHA-256 of their rows; ``of`` is 0 for no shard."""
-
-    first: int = 0
-    last: int = 0
-    of: int = 0
-    content: bytes = bytes(32)
-
-    def __str__(self) -> str:
-        """Return the numbers, such as "shard 1/3"."""
-        if not self.of:
-            return "no shard"
-        many = f"s {self.first}-" if self.last > self.first else " "
-        return f"shard{many}{self.last}/{self.of}"
-
-
-WHOLE = Shards()  # an index that is no shard
 
 
 def build_index(outputs: Sequence[np.ndarray], end: int, options: Counts) -> NgramIndex:
@@ -102,15 +82,9 @@ def save_index(index: NgramIndex, tokenizer: LoadedTokenizer, folder: Path) -> N
         file.write(block.data)  # ndarray.tofile hides the system's error
 
 
-def file_header(words: int, tokenizer: LoadedTokenizer, shards: Shards = WHOLE) -> bytes:
+def file_header(words: int, tokenizer: LoadedTokenizer) -> bytes:
     """Return the header of a block of ``words`` 64-bit words."""
-    return HEADER.pack(MAGIC, VERSION, words, tokenizer.identity, *shards)
-
-
-def shards_of(folder: Path) -> Shards:
-    """Return the shards in an index that ``load_index`` loads."""
-    with (folder / FILE).open("rb") as file:
-        return Shards(*HEADER.unpack(file.read(HEADER.size))[4:])
+    return HEADER.pack(MAGIC, VERSION, words, tokenizer.identity)
 
 
 def load_index(folder: Path, tokenizer: LoadedTokenizer, *, copy: bool = False) -> NgramIndex:

@@ -1,15 +1,14 @@
 """Options for counting n-grams, in ``tasc index`` and in methods that count a corpus."""
 
-import re
 from dataclasses import dataclass, field, fields
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from tasc.options.bounds import MOST, Bounded, within
 from tasc.options.command import StepSpec, like
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
-from tasc.options.fields import TOKENIZER, Shell
+from tasc.options.fields import TOKENIZER
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class IndexOptions(ExecutorOptions):
         makes=frozenset({"index"}),
         chat_template_of="tokenizer",
         incidental=EXECUTOR_FIELDS | {"memory"},
-        by_hand=ADDRESS | {"shard", "merge"},
+        by_hand=ADDRESS | {"merge"},
         streamed=True,
     )
 
@@ -50,9 +49,6 @@ class IndexOptions(ExecutorOptions):
     merge: tuple[str, ...] = Field(
         (), description="Saved index to merge before the source's outputs; repeatable."
     )
-    shard: Annotated[str | None, Shell(default="the whole split")] = Field(
-        None, description="I/N: count only the I-th of N parts of the split, for a later --merge."
-    )
     memory: float = Field(
         2.0,
         ge=0.001,
@@ -63,22 +59,3 @@ class IndexOptions(ExecutorOptions):
     @property
     def counts(self) -> Counts:
         return Counts(**{option.name: getattr(self, option.name) for option in fields(Counts)})
-
-    @property
-    def part(self) -> tuple[int, int] | None:
-        if self.shard is None:
-            return None
-        number, of = map(int, self.shard.split("/"))
-        return number, of
-
-    @field_validator("shard")
-    @classmethod
-    def _is_part(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", value)
-        if not (found and 1 <= int(found[1]) <= int(found[2])):
-            raise ValueError(
-                f"shard: {value!r:.60} is not a part I/N: write 1/4 to 4/4 for 4 parts"
-            )
-        return value

@@ -1,7 +1,9 @@
-"""Parts of a split: counted in any number and order, they merge to the whole."""
+"""Parts of a split: counted one by one, they merge to the whole."""
 
+import copy
 import gzip
 import json
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import tasc.analysis.sample
 from tasc.analysis.counted import FILE, load_counted, merge, save_counted
 from tasc.analysis.scan import count_rows, scan
 from tasc.data.source import Source
-from tasc.data.stream import open_stream, pieces, shard
+from tasc.data.stream import open_stream, pieces
 from tasc.errors import IntegrityError
 
 ROWS = [
@@ -67,35 +69,21 @@ def through_files(part, tokenizer, folder):
     return load_counted(folder / "runs")
 
 
-@pytest.mark.parametrize("of", [1, 2, 7])
+@pytest.mark.parametrize("size", [1000, 4000, 10**6])
 @pytest.mark.parametrize("kind", ["lines", "few", "files", "csv", "gz", "chats", "lists", "limit"])
-def test_merged_shards_are_the_whole(tmp_path, tokenizer, monkeypatch, kind, of):
+def test_merged_pieces_are_the_whole_and_can_be_sent(tmp_path, tokenizer, monkeypatch, kind, size):
+    monkeypatch.setattr(tasc.data.stream, "PIECE", size)
+    monkeypatch.setattr(tasc.data.stream, "ROWS", 50)
     monkeypatch.setattr(tasc.analysis.sample, "ROWS", 20)
     (tmp_path / "data").mkdir()
     source = write(tmp_path / "data", kind)
     stream = open_stream(source, "train", limit=90 if kind == "limit" else None)
     whole = scan(stream, tokenizer)
     assert (len(whole.rows) == 20) == (kind != "few")
-    parts = [
-        through_files(shard(stream, i + 1, of), tokenizer, tmp_path / str(i)) for i in range(of)
-    ]
-    same(merge(parts, stream, tokenizer), whole)
-    if kind not in ("few", "lists"):  # each has its share, that is
-        assert all(part.samples for part in parts)
-
-
-@pytest.mark.parametrize("kind", ["lines", "csv", "chats", "limit"])
-def test_pieces_are_the_whole_and_can_be_sent(tmp_path, tokenizer, monkeypatch, kind):
-    import copy
-
-    monkeypatch.setattr(tasc.data.stream, "PIECE", 2000)
-    monkeypatch.setattr(tasc.data.stream, "ROWS", 50)
-    source = write(tmp_path, kind)
-    stream = open_stream(source, "train", limit=90 if kind == "limit" else None)
     cut = copy.deepcopy(list(pieces(stream)))  # as other processes get them
-    assert len(cut) > 1
+    assert len(cut) > 1 or kind == "few" or size > 1000
     parts = [through_files(part, tokenizer, tmp_path / str(i)) for i, part in enumerate(cut)]
-    same(merge(parts, stream, tokenizer), scan(stream, tokenizer))
+    same(merge(parts, stream, tokenizer), whole)
 
 
 @settings(
@@ -106,22 +94,24 @@ def test_pieces_are_the_whole_and_can_be_sent(tmp_path, tokenizer, monkeypatch, 
     st.integers(1, 40),
     st.booleans(),
 )
-def test_every_line_is_in_one_shard_wherever_it_is_cut(tmp_path, texts, of, ended):
+def test_every_line_is_in_one_piece_wherever_it_is_cut(tmp_path, texts, size, ended):
     text = lines({"input": text, "output": f"{text}."} for text in texts)
     (tmp_path / "train.jsonl").write_text(text if ended else text[:-1])
     stream = open_stream(Source(str(tmp_path)), "train")
-    found = [rows for i in range(of) for rows in shard(stream, i + 1, of).rows()]
+    with patch.object(tasc.data.stream, "PIECE", size):
+        found = [rows for piece in pieces(stream) for rows in piece.rows()]
     assert [text for rows in found for text in rows.inputs] == texts
     offsets = [offset for rows in found for offset in rows.offsets]
     assert offsets == [offset for rows in stream.rows() for offset in rows.offsets]
     assert len(set(offsets)) == len(texts)
 
 
-def test_what_is_wrong_in_a_shard_is_named_by_its_line(tmp_path):
+def test_what_is_wrong_in_a_piece_is_named_by_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasc.data.stream, "PIECE", 2000)
     (tmp_path / "train.jsonl").write_text(lines(ROWS) + '{"input": \n')
-    stream = open_stream(Source(str(tmp_path)), "train")
+    *_, last = pieces(open_stream(Source(str(tmp_path)), "train"))
     with pytest.raises(tasc.errors.InputError, match=r"train\.jsonl:301: invalid JSON"):
-        list(shard(stream, 5, 5).rows())
+        list(last.rows())
 
 
 def test_a_damaged_run_is_refused(tmp_path, tokenizer):

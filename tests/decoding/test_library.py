@@ -189,7 +189,7 @@ CASES = {
 def test_custom_generate_returns_what_generate_returns(model, tokenizer, options):
     inputs = tokenizer(PROMPTS, return_tensors="pt", padding=True)
     expected = theirs(model, inputs, **options)
-    method = tasc.custom_generate("tasc-spec:p_min=1", expected.tolist())
+    method = tasc.custom_generate("tasc-spec:p_min=1,budget=12", expected.tolist())
     found = theirs(model, inputs, custom_generate=method, **options)
     assert torch.equal(found, expected)
     assert sum(sum(g.accepted) for g in method.generations) > 0

@@ -141,13 +141,17 @@ def best_tree_mass(
     gain: float,
     budget: int,
     end: int,
+    missing: float = 0.0,
 ) -> float:
-    """Largest sum of path probabilities of a tree of ``budget`` nodes, exhaustively."""
+    """Largest sum of path probabilities of a tree of ``budget`` nodes, exhaustively.
+
+    Each probability of a token lacks ``missing``.
+    """
     paths: list[float] = []
     frontier: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
     for _ in range(budget):
         grown = [
-            ((*path, token), p * q)
+            ((*path, token), p * max(q - missing, 0))
             for path, p in frontier
             if path[-1:] != (end,)
             for token, q in mixture(corpora, table, [*context, *path], lam, gain).items()

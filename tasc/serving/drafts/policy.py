@@ -43,7 +43,7 @@ class ChainPolicy:
         self.last = (0, 0, 0.0)  # sequences and tokens of the last step, and when it began
 
     def start(self, sequences: int, drafted: int) -> None:
-        """Note the begin of a forward over ``sequences`` sequences and ``drafted`` more tokens."""
+        """Note the start of a forward over ``sequences`` sequences and ``drafted`` more tokens."""
         if self.clock is not None:
             self.last = (sequences, sequences + drafted, self.clock())
 

@@ -5,7 +5,7 @@ import json
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.commands.starter.infer import infer, schema_of
@@ -25,6 +25,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, min_size=1, max_size=12), JSON)
+@settings(deadline=None)  # each schema is compiled in a process of its own
 def test_every_output_satisfies_the_schema_that_is_inferred_from_it(values, other):
     schema = schema_of(values)
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -17,13 +17,13 @@ from tasc.vocab.exports.export import save
 
 # What the converter raises for a model that it does not know.
 _REJECTIONS = (
-    NotImplementedError,
+    RuntimeError,
     LookupError,
     ValueError,
     TypeError,
     AttributeError,
     AssertionError,
-    OSError,
+    FileNotFoundError,
 )
 _SLIDING = "sliding_attention"
 

@@ -13,7 +13,7 @@ def speedup_interval(speedup: float, plain_ms: np.ndarray, ms: np.ndarray) -> In
     """Return the 10th and 90th percentile of speed-ups predicted from single turns of T(k).
 
     ``plain_ms`` (turns,) are without drafts, ``ms`` of the same turns, or (others, 1) of another
-    model. The interval includes ``speedup``, that of the medians. None if no turns are known.
+    model. The interval includes ``speedup``, the ratio of the medians. None if no turns are known.
     """
     if not plain_ms.size or not ms.size:
         return None

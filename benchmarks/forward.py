@@ -6,7 +6,8 @@ own. Then random trees, chains and batches are scored, and the logits of a path 
 with those of one token per forward, bit for bit. ``--shapes`` compares only, on random weights in
 the shapes of four models, with few layers: so many forwards for each shape and dtype. ``--heads``
 times the certified heads of these shapes, whose states have outliers, in so many turns with all
-logits. Usage:
+logits. ``--isa avx2`` holds the packed layers to AVX2, and ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA
+and MKL_ENABLE_INSTRUCTIONS torch's. Usage:
 python -m benchmarks.forward --model FOLDER [--json FILE]
 python -m benchmarks.forward --shapes 1250
 python -m benchmarks.forward --heads 15 [--json FILE]
@@ -26,6 +27,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.figures import publish, script, timed
+from tasc import _native
 from tasc.models.certified_head import CertifiedHead
 from tasc.models.load import DecodingDtype, decoding_dtype, load_to_decode
 from tasc.models.packed import PackedLinear, native_threads, pack
@@ -52,7 +54,10 @@ def main() -> None:
     parser = script(
         __doc__, model="smollm2", repeats=15, most_threads=2, forwards=500, shapes=0, heads=0
     )
+    parser.add_argument("--isa", default=_native.dense_instructions())
     options = parser.parse_args()
+    if not _native.use_dense_instructions(options.isa):
+        parser.error(f"this machine has no {options.isa}")
     if options.heads or options.shapes:
         with torch.inference_mode():
             found = heads(options.heads) if options.heads else compare_shapes(options.shapes)
@@ -69,8 +74,8 @@ def main() -> None:
             for threads in range(1, options.most_threads + 1)
         ]
         bits = {dtype: compare(targets["packed", dtype], options.forwards) for dtype in PACKED}
-    figures = {"model": options.model, "context": CONTEXT, "repeats": options.repeats}
-    publish({**figures, "rounds": rounds, "bits": bits}, options.json)
+    figures = {"model": options.model, "isa": options.isa, "repeats": options.repeats}
+    publish({**figures, "context": CONTEXT, "rounds": rounds, "bits": bits}, options.json)
 
 
 def _target(model: str, dtype: DecodingDtype, *, packed: bool) -> Target:

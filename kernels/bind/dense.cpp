@@ -117,4 +117,5 @@ void bind_dense(nb::module_& m) {
   m.def("attend", &attend, nb::arg("data"), nb::arg("shape"), nb::arg("strides"), nb::arg("half"),
         nb::arg("scale"), nb::arg("softcap"), nb::arg("pool").none());
   m.def("dense_instructions", &tasc::dense_instructions);
+  m.def("use_dense_instructions", &tasc::use_dense_instructions, nb::arg("name"));
 }

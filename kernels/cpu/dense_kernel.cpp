@@ -6,33 +6,39 @@ namespace tasc::TASC_ISA {
 namespace {
 
 constexpr int64_t kAhead = 16;  // steps over k to prefetch
-constexpr int kMostRows = 6;    // with four panels: 24 of 32 registers hold sums
+constexpr int64_t kSums = kRegisters == 32 ? 28 : 12;  // registers that hold sums, beside those of weights
+constexpr int64_t kMostRows = kSums / kSplit < 7 ? kSums / kSplit : 7;
 
 template <class T>
 constexpr int64_t kWide = T::kStep * T::kParts;  // elements of a row in a line
 
-// Sums R rows in P panels, and fetches `lines` lines from `ahead` on per step into the second-level cache.
-// An output's sum does not depend on R and P.
-template <class T, int R, int P>
-void block(const DenseCall& call, const char* line, int64_t first_row, int64_t column, const char* ahead,
+// Sums R rows in P panels from the one at `first` on, of W that lie side by side. The first of them fetches all W, and
+// `lines` lines from `ahead` on per step into the second-level cache. An output's sum does not depend on R, P and W.
+template <class T, int R, int P, int W>
+void block(const DenseCall& call, const char* line, int first, int64_t first_row, int64_t column, const char* ahead,
            int64_t lines) {
-  Lanes sums[R][P] = {};
+  constexpr int64_t kStride = W * kLine;
+  line += first * kLine, column += first * kPanel;
+  constexpr int kWeights = P * kSplit;
+  Lanes sums[R][kWeights] = {};
   const auto* x = static_cast<const typename T::X*>(call.x) + first_row * call.k;
   const auto step = [&](int64_t part, auto value_of) {
-    decltype(T::weights(line, 0)) w[P];
+    decltype(T::weights(line, 0, 0)) w[kWeights];
 #pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) w[p] = T::weights(line + p * kLine, part);
+    for (int i = 0; i < kWeights; ++i) w[i] = T::weights(line + i / kSplit * kLine, part, i % kSplit);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto value = value_of(x + r * call.k);
 #pragma GCC unroll 8
-      for (int p = 0; p < P; ++p) sums[r][p] = T::add(sums[r][p], value, w[p]);
+      for (int i = 0; i < kWeights; ++i) sums[r][i] = T::add(sums[r][i], value, w[i]);
     }
   };
   int64_t i = 0;
-  for (; i + kWide<T> <= call.k; i += kWide<T>, line += P * kLine) {
+  for (; i + kWide<T> <= call.k; i += kWide<T>, line += kStride) {
+    if (first == 0) {
 #pragma GCC unroll 8
-    for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
+      for (int p = 0; p < W; ++p) __builtin_prefetch(line + kAhead * kStride + p * kLine);
+    }
     for (int64_t l = 0; l < lines; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
 #pragma GCC unroll 4
     for (int64_t part = 0; part < T::kParts; ++part)
@@ -42,34 +48,46 @@ void block(const DenseCall& call, const char* line, int64_t first_row, int64_t c
   for (; i + T::kStep <= call.k; i += T::kStep, ++part)
     step(part, [&](const typename T::X* row) { return T::pair(row + i); });
   if (i < call.k) step(part, [&](const typename T::X* row) { return T::last(row + i); });
-  for (int p = 0; p < P; ++p, column += kPanel) {
-    const int64_t left = call.n - column, count = left < kPanel ? left : kPanel;
+  for (int w = 0; w < kWeights && column < call.n; ++w, column += kLanes) {
     for (int r = 0; r < R; ++r) {
-      Lanes sum = sums[r][p];
+      Lanes sum = sums[r][w];
       const Lanes bias = call.bias ? load<Lanes>(call.bias + column) : Lanes{};
       if constexpr (T::kScaled) {
         sum = multiply_add(sum, load<Lanes>(call.scales + column), bias);
       } else if (call.bias) {
         sum += bias;
       }
-      const auto lanes = T::rounded(sum);
       auto* out = static_cast<typename T::X*>(call.out) + (first_row + r) * call.n + column;
-      memcpy(out, &lanes, static_cast<size_t>(count) * sizeof *out);
+      store<T>(out, sum, call.n - column);
     }
   }
+}
+
+// R rows in W panels, as many at a time as the registers hold.
+template <class T, int R, int W>
+void rows_of(const DenseCall& call, const char* line, int64_t first_row, int64_t column, const char* ahead,
+             int64_t lines) {
+  constexpr int64_t kFit = kSums / (R * kSplit);
+  constexpr int kPanels = kFit >= W ? W : kFit >= 2 ? 2 : 1;
+  int first = 0;
+  for (; first + kPanels <= W; first += kPanels)
+    block<T, R, kPanels, W>(call, line, first, first_row, column, ahead, first ? 0 : lines);
+  if constexpr (W % kPanels) block<T, R, W % kPanels, W>(call, line, first, first_row, column, ahead, 0);
 }
 
 // Only the first block waits for memory, so the blocks share the next group's lines between them.
 template <class T, int P>
 void group(const DenseCall& call, const char* panels, int64_t column) {
-  static constexpr void (*kBlocks[kMostRows])(const DenseCall&, const char*, int64_t, int64_t, const char*, int64_t) =
-      {block<T, 1, P>, block<T, 2, P>, block<T, 3, P>, block<T, 4, P>, block<T, 5, P>, block<T, 6, P>};
+  using Rows = void (*)(const DenseCall&, const char*, int64_t, int64_t, const char*, int64_t);
+  static constexpr Rows kRows[] = {rows_of<T, 1, P>, rows_of<T, 2, P>, rows_of<T, 3, P>,
+                                   rows_of<T, 4, P>, rows_of<T, 5, P>, rows_of<T, 6, P>,
+                                   rows_of<T, 7, P>};
   const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + kWide<T> - 1) / kWide<T>;
   const int64_t lines = blocks > 1 ? (P + blocks - 1) / blocks : 0;
   const char* next = panels + steps * P * kLine;
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t begin = call.rows * b / blocks, end = call.rows * (b + 1) / blocks;
-    kBlocks[end - begin - 1](call, panels, begin, column, next + b * steps * lines * kLine, lines);
+    kRows[end - begin - 1](call, panels, begin, column, next + b * steps * lines * kLine, lines);
   }
 }
 
@@ -100,13 +118,13 @@ int64_t visible_slots(const AttentionCall& call, int64_t sequence, int64_t query
   return count;
 }
 
-// Adds the lanes of each of 16 vectors; the order of an addition does not depend on the vector.
+// Adds the lanes of each of kLanes vectors; the order of an addition does not depend on the vector.
 inline Lanes sums_of(const Lanes* x) {
 #ifdef __AVX512F__
   // A step adds the upper half of each key's lanes to the lower one, and joins two vectors.
   const auto halves = [](Lanes a, Lanes b, int half) {
     Bits low, high;
-    for (int lane = 0; lane < kPanel; ++lane) {
+    for (int lane = 0; lane < kLanes; ++lane) {
       low[lane] = static_cast<uint32_t>(lane / half * 2 * half + lane % half);
       high[lane] = low[lane] + static_cast<uint32_t>(half);
     }
@@ -120,7 +138,7 @@ inline Lanes sums_of(const Lanes* x) {
   return halves(halves(four[0], four[1], 2), halves(four[2], four[3], 2), 1);
 #else
   Lanes sums;
-  for (int i = 0; i < kPanel; ++i) sums[i] = sum_of(x[i]);
+  for (int i = 0; i < kLanes; ++i) sums[i] = sum_of(x[i]);
   return sums;
 #endif
 }
@@ -142,15 +160,15 @@ struct Asked {
 template <class T, int R>
 void score(const Asked<T>& asked, float* most) {
   const AttentionCall& call = asked.call;
-  Lanes wide[kMaxHeadDim / kPanel][R], sums[R][kPanel], largest[R];
-  const int64_t whole = call.d / kPanel, chunks = (call.d + kPanel - 1) / kPanel;
+  Lanes wide[kMaxHeadDim / kLanes][R], sums[R][kLanes], largest[R];
+  const int64_t whole = call.d / kLanes, chunks = (call.d + kLanes - 1) / kLanes;
   for (int r = 0; r < R; ++r) {
     const auto* query = asked.query + r * call.query_strides[1];
-    for (int64_t c = 0; c < chunks; ++c) wide[c][r] = chunk<T>(query + c * kPanel, call.d - c * kPanel);
+    for (int64_t c = 0; c < chunks; ++c) wide[c][r] = chunk<T>(query + c * kLanes, call.d - c * kLanes);
     largest[r] = all(-__builtin_inff());
   }
-  for (int64_t rank = 0; rank < asked.count; rank += kPanel) {
-    const int64_t left = asked.count - rank, block = left < kPanel ? left : kPanel;
+  for (int64_t rank = 0; rank < asked.count; rank += kLanes) {
+    const int64_t left = asked.count - rank, block = left < kLanes ? left : kLanes;
     for (int64_t i = 0; i < block; ++i) {
       const auto* key = asked.keys + asked.slots[rank + i] * call.key_strides[2];
       Lanes sum[R] = {};
@@ -158,31 +176,31 @@ void score(const Asked<T>& asked, float* most) {
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) sum[r] = multiply_add(wide[c][r], keys, sum[r]);
       };
-      for (int64_t c = 0; c < whole; ++c) add(c, T::widened(key + c * kPanel));
-      if (whole < chunks) add(whole, chunk<T>(key + whole * kPanel, call.d - whole * kPanel));
+      for (int64_t c = 0; c < whole; ++c) add(c, T::widened(key + c * kLanes));
+      if (whole < chunks) add(whole, chunk<T>(key + whole * kLanes, call.d - whole * kLanes));
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) sums[r][i] = sum[r];
     }
     for (int r = 0; r < R; ++r) {
-      for (int64_t i = block; i < kPanel; ++i) sums[r][i] = Lanes{};
+      for (int64_t i = block; i < kLanes; ++i) sums[r][i] = Lanes{};
       Lanes found = sums_of(sums[r]) * call.scale;
       for (int64_t i = 0; call.softcap > 0 && i < block; ++i)
         found[i] = __builtin_tanhf(found[i] / call.softcap) * call.softcap;
-      for (int64_t i = block; i < kPanel; ++i) found[i] = -__builtin_inff();
+      for (int64_t i = block; i < kLanes; ++i) found[i] = -__builtin_inff();
       memcpy(asked.scores + r * asked.stride + rank, &found, sizeof found);
       largest[r] = found > largest[r] ? found : largest[r];
     }
   }
   for (int r = 0; r < R; ++r) {
     most[r] = largest[r][0];
-    for (int lane = 1; lane < kPanel; ++lane) most[r] = largest[r][lane] > most[r] ? largest[r][lane] : most[r];
+    for (int lane = 1; lane < kLanes; ++lane) most[r] = largest[r][lane] > most[r] ? largest[r][lane] : most[r];
   }
 }
 
 // Replaces scores by e^(score - most); returns their sum, added by rank.
 float exponentiate(float* scores, int64_t count, float most) {
   Lanes sums{};
-  for (int64_t rank = 0; rank < count; rank += kPanel) {
+  for (int64_t rank = 0; rank < count; rank += kLanes) {
     const Lanes power = exp_of(load<Lanes>(scores + rank) - most);
     memcpy(scores + rank, &power, sizeof power);
     sums += power;
@@ -200,7 +218,7 @@ void add_values(const Asked<T>& asked, const float* totals, int64_t column) {
     const auto* value = asked.values + asked.slots[rank] * call.value_strides[2] + column;
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      const Lanes values = chunk<T>(value + c * kPanel, left - c * kPanel);
+      const Lanes values = chunk<T>(value + c * kLanes, left - c * kLanes);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r)
         sums[r][c] = multiply_add(asked.scores[r * asked.stride + rank], values, sums[r][c]);
@@ -209,8 +227,8 @@ void add_values(const Asked<T>& asked, const float* totals, int64_t column) {
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) {
       const auto lanes = T::rounded(sums[r][c] / totals[r]);
-      const int64_t rest = left - c * kPanel, size = rest < kPanel ? rest : kPanel;
-      auto* out = asked.out + r * call.d + column + c * kPanel;
+      const int64_t rest = left - c * kLanes, size = rest < kLanes ? rest : kLanes;
+      auto* out = asked.out + r * call.d + column + c * kLanes;
       memcpy(out, &lanes, static_cast<size_t>(size) * sizeof *out);
     }
   }
@@ -230,8 +248,8 @@ void attend_heads(const Asked<T>& asked) {
     if (asked.count == 0) totals[r] = 1;  // padding that sees nothing
   }
   int64_t column = 0;
-  for (; column + 4 * kPanel <= call.d; column += 4 * kPanel) add_values<T, R, 4>(asked, totals, column);
-  for (; column < call.d; column += kPanel) add_values<T, R, 1>(asked, totals, column);
+  for (; column + 4 * kLanes <= call.d; column += 4 * kLanes) add_values<T, R, 4>(asked, totals, column);
+  for (; column < call.d; column += kLanes) add_values<T, R, 1>(asked, totals, column);
 }
 
 template <class T>
@@ -239,7 +257,7 @@ void attend(const AttentionCall& call, int64_t begin, int64_t end, float* scratc
   using X = typename T::X;
   static constexpr void (*kHeads[kMostHeads])(const Asked<T>&) = {attend_heads<T, 1>, attend_heads<T, 2>,
                                                                   attend_heads<T, 3>, attend_heads<T, 4>};
-  const int64_t group = call.heads / call.key_heads, stride = call.keys + kPanel;
+  const int64_t group = call.heads / call.key_heads, stride = call.keys + kLanes;
   auto* slots = reinterpret_cast<int32_t*>(scratch);
   for (int64_t item = begin; item < end; ++item) {
     const int64_t query = item % call.queries, sequence = item / call.queries / call.key_heads;

@@ -25,7 +25,7 @@ inline float largest_of(Lanes x) {
   return _mm512_reduce_max_ps((__m512)x);
 #else
   float most = x[0];
-  for (int i = 1; i < kPanel; ++i) most = x[i] > most ? x[i] : most;
+  for (int i = 1; i < kLanes; ++i) most = x[i] > most ? x[i] : most;
   return most;
 #endif
 }
@@ -35,55 +35,61 @@ inline Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
 // The logits of one state in P panels, from its sums: 8-bit ones, and bounds of the exact ones.
 template <int P>
 void finish(const BoundCall& call, int64_t state, const char* lines, int64_t column, const Bits* low) {
+  constexpr int kParts = P * kSplit;
   const WholeState& own = call.states[state];
   const int64_t panel = column / kPanel, panels = (call.n + kPanel - 1) / kPanel;
-  Bits high[P];
-  for (int p = 0; p < P; ++p) high[p] = Bits{} + own.base_high;
+  Bits high[kParts];
+  for (int i = 0; i < kParts; ++i) high[i] = Bits{} + own.base_high;
   for (int64_t i = 0; i < own.highs; ++i) {
     const int64_t step = own.high_steps[i];
     const auto x = load<uint32_t>(own.high + step * kQuad);
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) high[p] = dot(high[p], x, load<Bits>(lines + (step * P + p) * kLine));
+    for (int j = 0; j < kParts; ++j) high[j] = dot(high[j], x, load<Bits>(lines + step * P * kLine + j * kWidth));
   }
-  Lanes logits[P], most = all(-__builtin_inff()), sums{};
-  for (int p = 0; p < P; ++p, column += kPanel) {
-    const Lanes whole = __builtin_convertvector((Ints)(low[p] + (high[p] << 8)), Lanes);
-    logits[p] = whole * (load<Lanes>(call.scales + column) * own.scale);
-    Lanes upper = multiply_add(own.rows_error, load<Lanes>(call.errors + column), logits[p]);
-    upper = multiply_add(own.rows_norm, load<Lanes>(call.norms + column), upper);
-    for (int64_t i = call.n - column; i < kPanel; ++i)  // lanes beyond the last row
-      upper[i] = logits[p][i] = -__builtin_inff();
-    call.upper[state * panels + panel + p] = largest_of(upper);
-    most = larger(most, logits[p]);
+  Lanes logits[kParts], most = all(-__builtin_inff()), sums{};
+  float upper[P];
+  for (int i = 0; i < kParts; ++i, column += kLanes) {
+    const Lanes whole = __builtin_convertvector((Ints)(low[i] + (high[i] << 8)), Lanes);
+    logits[i] = whole * (load<Lanes>(call.scales + column) * own.scale);
+    Lanes bound = multiply_add(own.rows_error, load<Lanes>(call.errors + column), logits[i]);
+    bound = multiply_add(own.rows_norm, load<Lanes>(call.norms + column), bound);
+    for (int64_t lane = call.n > column ? call.n - column : 0; lane < kLanes; ++lane)  // beyond the last row
+      bound[lane] = logits[i][lane] = -__builtin_inff();
+    const float largest = largest_of(bound);
+    float& panel_upper = upper[i / kSplit];
+    panel_upper = i % kSplit && panel_upper > largest ? panel_upper : largest;
+    most = larger(most, logits[i]);
   }
+  memcpy(call.upper + state * panels + panel, upper, sizeof upper);
   if (!call.sums) return;
   const int64_t groups = (panels + kGroup - 1) / kGroup, at = state * groups + panel / kGroup;
   call.most[at] = largest_of(most);
-  for (int p = 0; p < P; ++p) sums += exp_of(logits[p] - call.most[at]);
+  for (int i = 0; i < kParts; ++i) sums += exp_of(logits[i] - call.most[at]);
   call.sums[at] = sum_of(sums);
 }
 
 // Bounds the logits of R states in P panels, and fetches `count` lines from `ahead` on per step.
 template <int R, int P>
 void block(const BoundCall& call, const char* lines, int64_t first, int64_t column, const char* ahead, int64_t count) {
-  Bits sums[R][P];
+  constexpr int kParts = P * kSplit;
+  Bits sums[R][kParts];
   for (int r = 0; r < R; ++r)
-    for (int p = 0; p < P; ++p) sums[r][p] = Bits{} + call.states[first + r].base_low;
+    for (int i = 0; i < kParts; ++i) sums[r][i] = Bits{} + call.states[first + r].base_low;
   const int8_t* x[R];
   for (int r = 0; r < R; ++r) x[r] = call.states[first + r].low;
   const char* line = lines;
   for (int64_t step = 0; step < call.steps; ++step, line += P * kLine) {
-    Bits w[P];
+    Bits w[kParts];
 #pragma GCC unroll 4
     for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
     for (int64_t l = 0; l < count; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) w[p] = load<Bits>(line + p * kLine);
+    for (int i = 0; i < kParts; ++i) w[i] = load<Bits>(line + i * kWidth);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto own = load<uint32_t>(x[r] + step * kQuad);
 #pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], own, w[p]);
+      for (int i = 0; i < kParts; ++i) sums[r][i] = dot(sums[r][i], own, w[i]);
     }
   }
   for (int r = 0; r < R; ++r) finish<P>(call, first + r, lines, column, sums[r]);
@@ -122,7 +128,7 @@ void side_by_side(const DenseCall& call, const int64_t* panels, float* out) {
   const auto* x = static_cast<const X*>(call.x);
   const char* lines[C];
   int64_t strides[C];
-  Lanes sums[C] = {};
+  Lanes sums[C][kSplit] = {};
   for (int c = 0; c < C; ++c) {
     const int64_t first = panels[c] / kGroup * kGroup, left = all_panels - first;
     strides[c] = (left < kGroup ? left : kGroup) * kLine;
@@ -132,19 +138,22 @@ void side_by_side(const DenseCall& call, const int64_t* panels, float* out) {
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
       __builtin_prefetch(lines[c] + kAhead * strides[c]);
-      sums[c] = T::add(sums[c], value, T::weights(lines[c], 0));
+#pragma GCC unroll 4
+      for (int i = 0; i < kSplit; ++i) sums[c][i] = T::add(sums[c][i], value, T::weights(lines[c], 0, i));
       lines[c] += strides[c];
     }
   };
   int64_t i = 0;
   for (; i + T::kStep <= call.k; i += T::kStep) step(T::pair(x + i));
   if (i < call.k) step(T::last(x + i));
-  for (int c = 0; c < C; ++c, out += kPanel) {
-    if (call.bias) sums[c] += load<Lanes>(call.bias + panels[c] * kPanel);
-    X rounded[kPanel];
-    store<T>(rounded, sums[c], kPanel);
-    const Lanes wide = T::widened(rounded);
-    memcpy(out, &wide, sizeof wide);
+  for (int c = 0; c < C; ++c) {
+    for (int i = 0; i < kSplit; ++i, out += kLanes) {
+      if (call.bias) sums[c][i] += load<Lanes>(call.bias + panels[c] * kPanel + i * kLanes);
+      X rounded[kLanes];
+      store<T>(rounded, sums[c][i], kLanes);
+      const Lanes wide = T::widened(rounded);
+      memcpy(out, &wide, sizeof wide);
+    }
   }
 }
 

@@ -1,8 +1,8 @@
-// Sixteen numbers at a time, for the kernels that are compiled once per instruction set, TASC_ISA.
+// A register of numbers at a time, for the kernels that are compiled once per instruction set, TASC_ISA.
 #pragma once
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own header
 #endif
@@ -14,11 +14,24 @@
 namespace tasc::TASC_ISA {
 namespace {
 
-typedef float Lanes __attribute__((vector_size(64)));
-typedef uint32_t Bits __attribute__((vector_size(64)));
-typedef uint16_t Halves __attribute__((vector_size(32)));
-typedef int32_t Ints __attribute__((vector_size(64)));
-typedef int8_t Bytes __attribute__((vector_size(kPanel)));
+// Wider vectors than the machine's are kept in memory by compilers, which is up to forty times slower.
+#if defined(__AVX512F__)
+constexpr int64_t kLanes = 16, kRegisters = 32;
+#elif defined(__AVX2__)
+constexpr int64_t kLanes = 8, kRegisters = 16;
+#elif defined(__aarch64__)
+constexpr int64_t kLanes = 4, kRegisters = 32;
+#else
+constexpr int64_t kLanes = 4, kRegisters = 16;
+#endif
+constexpr int64_t kSplit = kPanel / kLanes;  // registers of a panel
+constexpr int64_t kWidth = 4 * kLanes;       // bytes of a register
+
+typedef float Lanes __attribute__((vector_size(kWidth)));
+typedef uint32_t Bits __attribute__((vector_size(kWidth)));
+typedef uint16_t Halves __attribute__((vector_size(kWidth / 2)));
+typedef int32_t Ints __attribute__((vector_size(kWidth)));
+typedef int8_t Bytes __attribute__((vector_size(kLanes)));
 
 template <class V>
 inline V load(const void* from) {
@@ -45,7 +58,7 @@ inline float sum_of(Lanes x) {
 #ifdef __AVX512F__
   return _mm512_reduce_add_ps((__m512)x);
 #else
-  for (int half = 8; half; half /= 2)
+  for (int half = kLanes / 2; half; half /= 2)
     for (int i = 0; i < half; ++i) x[i] += x[i + half];
   return x[0];
 #endif
@@ -68,7 +81,8 @@ struct Float32 {
   static constexpr int64_t kStep = 1;   // elements of a row that are added at once
   static constexpr int64_t kParts = 1;  // steps in a line
   static constexpr bool kScaled = false;
-  static Lanes weights(const char* line, int64_t /*part*/) { return load<Lanes>(line); }
+  // Of register `split` of a panel.
+  static Lanes weights(const char* line, int64_t /*part*/, int64_t split) { return load<Lanes>(line + split * kWidth); }
   static float pair(const X* x) { return *x; }
   static float last(const X* x) { return *x; }
   static Lanes add(Lanes sum, float x, Lanes w) { return multiply_add(x, w, sum); }
@@ -80,7 +94,7 @@ struct BFloat16 {
   static Lanes widened(const X* x) { return (Lanes)(__builtin_convertvector(load<Halves>(x), Bits) << 16); }
   static constexpr int64_t kStep = 2, kParts = 1;
   static constexpr bool kScaled = false;
-  static Bits weights(const char* line, int64_t /*part*/) { return load<Bits>(line); }
+  static Bits weights(const char* line, int64_t /*part*/, int64_t split) { return load<Bits>(line + split * kWidth); }
   static uint32_t pair(const X* x) { return load<uint32_t>(x); }
   static uint32_t last(const X* x) { return *x; }  // and a zero
   static Lanes add(Lanes sum, uint32_t x, Bits w) {
@@ -103,10 +117,12 @@ struct BFloat16 {
 struct Float32By8 : Float32 {
   static constexpr int64_t kParts = 4;
   static constexpr bool kScaled = true;
-  static Lanes weights(const char* line, int64_t part) {
-    const char* bytes = line + part * kPanel;
+  static Lanes weights(const char* line, int64_t part, int64_t split) {
+    const char* bytes = line + part * kPanel + split * kLanes;
 #ifdef __AVX512F__
     return (Lanes)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(bytes)));
+#elif defined(__AVX2__)
+    return (Lanes)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))));
 #else
     return __builtin_convertvector(__builtin_convertvector(load<Bytes>(bytes), Ints), Lanes);
 #endif
@@ -135,7 +151,7 @@ struct BFloat16By8 : BFloat16 {
   static __m512i look_up(const uint8_t* table, __m512i at) {
     return _mm512_permutex2var_epi8(_mm512_load_si512(table), at, _mm512_load_si512(table + 64));
   }
-  static Bits weights(const char* line, int64_t part) {
+  static Bits weights(const char* line, int64_t part, int64_t /*split*/) {
     const __m512i bytes = _mm512_loadu_si512(line), size = _mm512_abs_epi8(bytes);
     const __m512i lower = look_up(kWhole.lower, size);
     constexpr int kOrAnd = 0xf8;  // a | (b & c)
@@ -143,34 +159,52 @@ struct BFloat16By8 : BFloat16 {
                                                     _mm512_set1_epi8(static_cast<char>(0x80)), kOrAnd);
     return (Bits)(part ? _mm512_unpackhi_epi8(lower, upper) : _mm512_unpacklo_epi8(lower, upper));
   }
-#else
-  static Bits weights(const char* line, int64_t part) {
+#elif defined(__AVX2__)
+  static Bits weights(const char* line, int64_t part, int64_t split) {
+    const char* from = line + split * kWidth + part * 8;
+    const auto halves = [&](int64_t row) {  // of four rows
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + row * 4));
+      return _mm256_srli_epi32((__m256i)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), 16);
+    };
     Bits pairs;
-    for (int64_t row = 0; row < kPanel; ++row) {
-      int8_t own[2];
-      memcpy(own, line + row / 4 * kPanel + part * 8 + row % 4 * 2, sizeof own);
-      const float even = own[0], odd = own[1];
-      pairs[row] = load<uint32_t>(&even) >> 16 | load<uint32_t>(&odd);
+    for (int64_t row = 0; row < kLanes; row += 8) {
+      const __m256i both = _mm256_packus_epi32(halves(row), halves(row + 4));
+      const __m256i ordered = _mm256_permute4x64_epi64(both, 0xd8);
+      memcpy(reinterpret_cast<char*>(&pairs) + row * 4, &ordered, sizeof ordered);
+    }
+    return pairs;
+  }
+#else
+  static Bits weights(const char* line, int64_t part, int64_t split) {
+    typedef int8_t Signed __attribute__((vector_size(8)));
+    typedef float Wide __attribute__((vector_size(32)));
+    Bits pairs;
+    for (int64_t row = 0; row < kLanes; row += 4) {
+      const Wide numbers = __builtin_convertvector(
+          load<Signed>(line + split * kWidth + row * 4 + part * 8), Wide);
+      uint16_t halves[8];
+      for (int i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(load<uint32_t>(&numbers[i]) >> 16);
+      memcpy(reinterpret_cast<char*>(&pairs) + row * 4, halves, sizeof halves);
     }
     return pairs;
   }
 #endif
 };
 
-// Up to 16 elements, the others 0.
+// Up to a register of elements, the others 0.
 template <class T>
 inline Lanes chunk(const typename T::X* from, int64_t count) {
-  if (count >= kPanel) return T::widened(from);
-  typename T::X padded[kPanel] = {};
+  if (count >= kLanes) return T::widened(from);
+  typename T::X padded[kLanes] = {};
   memcpy(padded, from, static_cast<size_t>(count) * sizeof *from);
   return T::widened(padded);
 }
 
-// Rounds and writes up to 16 elements.
+// Rounds and writes up to a register of elements.
 template <class T>
 inline void store(typename T::X* to, Lanes lanes, int64_t count) {
   const auto rounded = T::rounded(lanes);
-  memcpy(to, &rounded, static_cast<size_t>(count < kPanel ? count : kPanel) * sizeof *to);
+  memcpy(to, &rounded, static_cast<size_t>(count < kLanes ? count : kLanes) * sizeof *to);
 }
 
 }  // namespace

@@ -13,14 +13,14 @@ void norm(const void* x, const void* weight, float eps, int64_t rows, int64_t k,
     const auto* from = static_cast<const X*>(x) + row * k;
     auto* to = static_cast<X*>(out) + row * k;
     Lanes squares{};
-    for (int64_t i = 0; i < k; i += kPanel) {
+    for (int64_t i = 0; i < k; i += kLanes) {
       const Lanes part = chunk<T>(from + i, k - i);
       squares = multiply_add(part, part, squares);
     }
     const float inverse = 1 / __builtin_sqrtf(sum_of(squares) / static_cast<float>(k) + eps);
-    for (int64_t i = 0; i < k; i += kPanel) {
-      X normed[kPanel];
-      store<T>(normed, chunk<T>(from + i, k - i) * inverse, kPanel);
+    for (int64_t i = 0; i < k; i += kLanes) {
+      X normed[kLanes];
+      store<T>(normed, chunk<T>(from + i, k - i) * inverse, kLanes);
       store<T>(to + i, chunk<T>(scales + i, k - i) * T::widened(normed), k - i);
     }
   }
@@ -34,7 +34,7 @@ void rotate(void* x, const void* cos, const void* sin, int64_t heads, int64_t d)
   for (int64_t head = 0; head < heads; ++head) {
     auto* low = static_cast<X*>(x) + head * d;
     auto* high = low + half;
-    for (int64_t i = 0; i < half; i += kPanel) {
+    for (int64_t i = 0; i < half; i += kLanes) {
       const int64_t left = half - i;
       const Lanes a = chunk<T>(low + i, left), b = chunk<T>(high + i, left);
       const Lanes c_low = chunk<T>(c + i, left), c_high = chunk<T>(c + half + i, left);
@@ -50,10 +50,10 @@ template <class T>
 void gate(const void* gate, const void* up, int64_t size, void* out) {
   using X = typename T::X;
   const auto *g = static_cast<const X*>(gate), *u = static_cast<const X*>(up);
-  for (int64_t i = 0; i < size; i += kPanel) {
+  for (int64_t i = 0; i < size; i += kLanes) {
     const Lanes x = chunk<T>(g + i, size - i), power = exp_of(x < 0.f ? x : -x);
-    X active[kPanel];
-    store<T>(active, x * (x < 0.f ? power : all(1)) / (power + 1.f), kPanel);
+    X active[kLanes];
+    store<T>(active, x * (x < 0.f ? power : all(1)) / (power + 1.f), kLanes);
     store<T>(static_cast<X*>(out) + i, T::widened(active) * chunk<T>(u + i, size - i), size - i);
   }
 }
@@ -61,7 +61,7 @@ void gate(const void* gate, const void* up, int64_t size, void* out) {
 template <class T>
 void add(const void* x, const void* y, int64_t size, void* out) {
   using X = typename T::X;
-  for (int64_t i = 0; i < size; i += kPanel) {
+  for (int64_t i = 0; i < size; i += kLanes) {
     const Lanes sum = chunk<T>(static_cast<const X*>(x) + i, size - i) + chunk<T>(static_cast<const X*>(y) + i, size - i);
     store<T>(static_cast<X*>(out) + i, sum, size - i);
   }

@@ -137,7 +137,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     graphs: Literal["auto", "off"] = Field("auto", description="Use CUDA graphs (auto = on CUDA).")
     kernels: Literal["auto", "torch"] = Field(
         "auto",
-        description="Kernels of linear layers on a CPU (auto = packed weights, if it has AVX-512).",
+        description="Kernels of linear layers on a CPU (auto = packed weights, if it has AVX2).",
     )
     compile: bool = Field(
         False, description="Compile the forward with torch.compile; takes minutes per shape."

@@ -54,13 +54,13 @@ def _steps(options: DoctorOptions) -> dict[DecodingDtype, dict[str, float]]:
     """Return, by dtype and k, the milliseconds of a step over k tokens."""
     from tasc.benchmark.predict import cost_of
     from tasc.models.load import resolve_device
-    from tasc.models.packed import has_avx512
+    from tasc.models.packed import can_pack
 
     _, folder = resolve_model(options.model or "")
     tokenizer = load_tokenizer(folder)
     found: dict[DecodingDtype, dict[str, float]] = {}
     dtypes: list[DecodingDtype] = ["float32", "bfloat16"]
-    if has_avx512() and resolve_device(options.device) == "cpu":
+    if can_pack() and resolve_device(options.device) == "cpu":
         dtypes.append("int8")
     for dtype in dtypes:
         cost = cost_of(folder, dtype, options.device, tokenizer)

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from tasc import _native
 from tasc.errors import UnavailableError
 from tasc.models import packed
-from tasc.models.packed import has_avx512
+from tasc.models.packed import can_pack
 
 NAME = "tasc"
 _FEW = 16  # queries
@@ -119,7 +119,7 @@ def _has_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> 
         and query.dtype in packed.DTYPES
         and key.shape[3] == value.shape[3]
         and query.shape[3] <= _MAX_HEAD_DIM
-        and has_avx512()
+        and can_pack()
         and not (torch.is_grad_enabled() and query.requires_grad)
     )
 

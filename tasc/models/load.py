@@ -15,7 +15,6 @@ from transformers import (
     PreTrainedModel,
 )
 
-from tasc import _native
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
 from tasc.models.folder import model_config
@@ -23,7 +22,7 @@ from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import AGAIN, CODE, read_json, tensor_shapes, weight_files
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
-from tasc.models.packed import has_avx512, pack
+from tasc.models.packed import can_pack, pack
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -194,11 +193,8 @@ def load_to_decode(
         raise UnavailableError(
             f"dtype int8 is for CPUs, and the device is {resolve_device(device)}: use --device cpu"
         )
-    if int8 and not has_avx512():
-        raise UnavailableError(
-            "dtype int8 needs a CPU with AVX-512, and this one has "
-            f"{_native.dense_instructions()}: use --dtype float32"
-        )
+    if int8 and not can_pack():
+        raise UnavailableError("dtype int8 needs a CPU with AVX2 or AVX-512: use --dtype float32")
     model = load_model(path, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     if packed:
         pack(model, int8=int8)

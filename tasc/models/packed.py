@@ -105,11 +105,11 @@ class PackedLinear(nn.Module):
 def pack(model: nn.Module, *, int8: bool = False) -> None:
     """Replace the linear layers of ``model`` by packed ones, and free the weights they had.
 
-    Does nothing without AVX-512, where torch is faster for one row. Layers on other devices, of
-    other dtypes, or of other classes, such as quantised ones, stay. An embedding that shares its
-    weight with the LM head keeps it.
+    Does nothing where ``can_pack`` is false. Layers on other devices, of other dtypes, or of other
+    classes, such as quantised ones, stay. An embedding that shares its weight with the LM head
+    keeps it.
     """
-    if not has_avx512():
+    if not can_pack():
         return
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
@@ -119,9 +119,9 @@ def pack(model: nn.Module, *, int8: bool = False) -> None:
                 setattr(parent, name, PackedLinear(layer, int8=int8))
 
 
-def has_avx512() -> bool:
-    """Return whether this machine has the instructions that make the native kernels fast."""
-    return _native.dense_instructions().startswith("avx512")
+def can_pack() -> bool:
+    """Return whether this CPU is known to be faster with packed layers: it has AVX2 or AVX-512."""
+    return _native.dense_instructions() != "portable"
 
 
 _threads = 1  # of native kernels

@@ -12,7 +12,7 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.models.packed import pack
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.models.test_packed import needs_avx512
+from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
 from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
 
@@ -73,7 +73,7 @@ def test_a_difference_is_found_with_its_margin():
     assert result.largest_margin == max(first.margin, second.margin)
 
 
-@needs_avx512
+@needs_packing
 @pytest.mark.parametrize("limits", [{}, {"batch_size": 3, "temperature": 0.8}], ids=str)
 @pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

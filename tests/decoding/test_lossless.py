@@ -15,7 +15,7 @@ from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.heads import teach
-from tests.models.test_packed import needs_avx512
+from tests.models.test_packed import needs_packing
 from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
 
 MORE = {  # settings that reach what the defaults do not; every other method runs as it is
@@ -235,7 +235,7 @@ def int8_case(request, tmp_path_factory):
     return Target(model), prompts, head
 
 
-@needs_avx512
+@needs_packing
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("text", FEW)
 def test_greedy_output_in_8_bits_equals_plain_decoding(int8_case, text, size, tokenizer):

@@ -12,7 +12,7 @@ from tasc.models.packed import is_int8
 from tasc.options.command import OptionsError
 from tasc.tokenizer.loaded import load_tokenizer
 from tests import pico
-from tests.models.test_packed import needs_avx512
+from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
 
 
@@ -148,14 +148,13 @@ def test_auto_decodes_in_what_the_processor_multiplies_fastest(monkeypatch, has)
 @pytest.mark.parametrize(
     ("device", "error"),
     [
-        ("cpu", "needs a CPU with AVX-512, and this one has avx2: use --dtype float32"),
+        ("cpu", "needs a CPU with AVX2 or AVX-512: use --dtype float32"),
         ("cuda:0", "is for CPUs, and the device is cuda:0: use --device cpu"),
     ],
 )
 def test_int8_needs_packed_layers(device, error, monkeypatch):
     monkeypatch.setattr(load, "resolve_device", lambda _device: device)
-    monkeypatch.setattr(load, "has_avx512", lambda: False)
-    monkeypatch.setattr("tasc._native.dense_instructions", lambda: "avx2")
+    monkeypatch.setattr(load, "can_pack", lambda: False)
     with pytest.raises(UnavailableError, match=error):
         load.load_to_decode("anything", "int8", "auto", None)
     for other in ({"kernels": "torch"}, {"compile": True}):
@@ -163,7 +162,7 @@ def test_int8_needs_packed_layers(device, error, monkeypatch):
             BenchOptions(dtype="int8", **other)
 
 
-@needs_avx512
+@needs_packing
 def test_int8_rounds_linear_layers_alone(tmp_path):
     folder = str(pico.make_model(tmp_path))
     model = load.load_to_decode(folder, "int8", "cpu", None)

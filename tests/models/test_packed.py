@@ -14,6 +14,7 @@ from tasc.errors import InputError
 from tasc.models.packed import (
     DTYPES,
     PackedLinear,
+    can_pack,
     native_threads,
     pack,
     quantised,
@@ -24,9 +25,17 @@ from tests.pico import build_model
 
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 bits = pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
-needs_avx512 = pytest.mark.skipif(
-    not _native.dense_instructions().startswith("avx512"), reason="layers stay as they are"
-)
+needs_packing = pytest.mark.skipif(not can_pack(), reason="layers stay as they are")
+INSTRUCTIONS = "avx512bf16", "avx512", "avx2", "portable"
+
+
+@pytest.fixture(params=INSTRUCTIONS)
+def instructions(request):
+    before = _native.dense_instructions()
+    if not _native.use_dense_instructions(request.param):
+        pytest.skip(f"this machine has no {request.param}")
+    yield request.param
+    _native.use_dense_instructions(before)
 
 
 def layer(k, n, dtype, bias=True):
@@ -60,6 +69,7 @@ def linear_reference(
 
 
 @dtypes
+@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (64, 100), (33, 65)])
 def test_a_product_is_what_its_definition_says_up_to_rounding(k, n, bias, dtype):
@@ -120,6 +130,7 @@ def test_weights_can_be_read_back(dtype):
     assert torch.equal(packed.unpacked().weight, linear.weight)
 
 
+@pytest.mark.usefixtures("instructions")
 @dtypes
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (66, 100), (33, 65)])
@@ -161,7 +172,7 @@ def test_rows_that_do_not_fit_are_refused():
             packed(x)
 
 
-@needs_avx512
+@needs_packing
 @dtypes
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_packed_model_has_the_logits_and_the_state_of_the_model(tied, dtype):
@@ -177,7 +188,7 @@ def test_a_packed_model_has_the_logits_and_the_state_of_the_model(tied, dtype):
     assert (logits - expected).float().abs().max() < tolerance * spread
 
 
-@needs_avx512
+@needs_packing
 def test_layers_that_are_not_plain_stay():
     class Other(nn.Linear):
         pass
@@ -187,11 +198,15 @@ def test_layers_that_are_not_plain_stay():
     assert [type(m) for m in model] == [Other, nn.Linear, PackedLinear]
 
 
-@needs_avx512
 @dtypes
 @bits
+@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "mistral", "gemma"])
-def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(architecture, int8, dtype):
+def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(
+    architecture, int8, dtype, monkeypatch
+):
+    for module in ("packed", "attention"):
+        monkeypatch.setattr(f"tasc.models.{module}.can_pack", lambda: True)
     model = build_model(architecture).to(dtype)
     pack(model, int8=int8)
     target, tokens = Target(model), np.arange(1, 60, dtype=np.int32)

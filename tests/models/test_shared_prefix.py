@@ -10,7 +10,7 @@ from tasc.models.packed import DTYPES, pack
 from tasc.models.prefix import common_prefix
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
-from tests.models.test_packed import needs_avx512
+from tests.models.test_packed import needs_packing
 from tests.pico import build_model
 
 NO_TREE = np.empty(0, np.int32), np.empty(0, np.int32)
@@ -35,7 +35,7 @@ def tails(prefix, lengths):
     return [np.concatenate([prefix, rng.integers(1, 200, n)]).astype(np.int32) for n in lengths]
 
 
-@needs_avx512
+@needs_packing
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "mistral", "gemma", "gemma3_text"])
 def test_a_shared_beginning_changes_no_bit_of_packed_models(architecture, dtype):

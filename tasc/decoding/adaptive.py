@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc._native import Acceptance
-from tasc.decoding.batch_width import MOST_NODES, BatchWidth
 from tasc.decoding.core.account import Account, Pace, Typical
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter, HasCostlyDrafts, inner
 from tasc.models.cost_model import CostModel
 
+MOST_NODES = 64  # of a draft
 FIRST_DRAFT = 4  # nodes, while the cost of drafting is unknown
 FIRST_TRIAL, LAST_TRIAL = 4, 256  # steps between trials
 SURPRISE = 0.2  # relative change of a time that contradicts the model
@@ -34,9 +34,9 @@ class Step:
     max_nodes: int  # to request from the drafter
     max_seconds: float  # that a costly draft may take
     is_probe: bool
-    width_before: int  # nodes of the largest draft of the batch, without this one
-    width: int  # the same with this one
     began: float
+    nodes_before: int = 0  # of the batch's drafts in this step
+    nodes: int = 0  # the same with this draft
     seconds: float = 0.0  # of drafting, and of the policy
     proposed: Draft = NOTHING
     scored: Draft = NOTHING
@@ -55,10 +55,8 @@ class Adaptive:
     If the cost of a step without drafts is unknown, it drafts nothing instead. Trials grow rarer
     while they confirm the model.
 
-    A forward of B sequences, padded to n nodes each, takes T(B · (1 + n)). So in a batch
-    ``BatchWidth`` chooses one n for all, and nodes up to that cost nothing. A sequence that drafts
-    more nodes than the sequences before it in the batch pays for the extra width. B is the number
-    of sequences of the step before.
+    A forward of B sequences with n nodes in all takes T(B + n). So in a batch the cost of a node
+    depends on the nodes drafted before it in the step. B is that of the step before.
     """
 
     def __init__(
@@ -67,14 +65,14 @@ class Adaptive:
         """Size trees by ``cost``, which stays as it is without ``learns``, as in simulations."""
         self.cost = CostModel(cost.sizes, cost.seconds, cost.context)
         self.learns, self.clock = learns, clock or time.perf_counter
-        self.account, self.acceptance, self.batch = Account(), Acceptance(), BatchWidth()
+        self.account, self.acceptance = Account(), Acceptance()
         self.decided = Counter[str]()  # drafted, not worth it, paused, probed, plain, trial
         self.steps = 0
         self.trial = False  # whether this step is one
         self.next_trial, self.trial_interval = FIRST_TRIAL, FIRST_TRIAL
         self.plain = 0  # coming steps without drafts, to measure their cost
         self.begun = self.open = 0  # sequences that began this step, and those not recorded yet
-        self.width = 0  # nodes of the largest draft of this step
+        self.nodes = 0  # that this step drafts, of all sequences
         self.drafted_before = True  # whether the step before had drafts
         self.ready = 0.0  # when the last draft of this step was made
         self._set_sequences(1)
@@ -90,11 +88,14 @@ class Adaptive:
         if self.open == 0:
             self._begin_step()
         self.begun, self.open = self.begun + 1, self.open + 1
+        if self.begun > self.sequences:  # more than in the step before
+            self._set_sequences(self.begun)
+            self.trial = False
         request = self._request(max_nodes)
         probes = not request and max_nodes > 0 and self._should_probe()
         seconds = 0.0 if probes else self._seconds_left
         self.ready = self.clock()
-        return Step(int(probes) or request, seconds, probes, self.width, self.width, self.ready)
+        return Step(int(probes) or request, seconds, probes, self.ready)
 
     def plan(self, step: Step, draft: Draft, *, was_costly: bool = False) -> Draft:
         """Return the nodes of ``draft`` that are worth verifying, most probable paths first."""
@@ -114,25 +115,23 @@ class Adaptive:
         if self.open == self.begun and self.learns:
             self._record_forward(begin - self.ready)
         draft, drafted = step.proposed, step.max_nodes > 0 and not step.is_probe
-        if drafted and self.sequences > 1:
-            self.batch.record(step.scored, step.max_nodes, tokens)
         if len(draft) or step.is_probe:
             self.acceptance.learn(draft.tokens, draft.parents, draft.probabilities, tokens)
         step.seconds += self.clock() - begin
-        spent = float(self.adds[step.width] - self.adds[step.width_before])
+        verifying = spent = float(self.adds[step.nodes] - self.adds[step.nodes_before])
         if step.is_probe:
             self.decided["probed"] += 1
             self.probe_seconds.add(step.seconds)
             spent += self.probe_seconds.value
             hit = draft.tokens.tolist() == tokens[:1].tolist()
-            self.account.record_probe(hit, self._token_cost)
+            self.account.record_probe(hit, self.sequences * self._token_cost)
         if drafted:
             overhead = self.overhead[step.was_costly]
             overhead.add(step.seconds)
             spent += overhead.value
             if step.was_costly:  # a draft that takes longer than expected leaves no debt
                 left = self._seconds_left + step.reserved * self.together
-                spent = min(spent, max(left, float(self.adds[step.width])))
+                spent = min(spent, max(left, verifying))
         self.open -= 1
         self.pace.add(self.forward + spent, len(tokens))
         account = self.account
@@ -144,23 +143,21 @@ class Adaptive:
     def _begin_step(self) -> None:
         if self.begun not in (0, self.sequences):
             self._set_sequences(self.begun)
-        self.begun = self.width = 0
+        self.begun = self.nodes = 0
         self.steps += 1
         self.plain = max(self.plain - 1, 0)
         self.trial = False
         due = self.learns and self.steps >= self.next_trial
         if due and self.account.balance >= self.account.least(self._token_cost):
             self._begin_trial()
-        if self.sequences > 1:
-            self.batch.begin(self.together + self.adds)
 
     def _set_sequences(self, sequences: int) -> None:
         self.sequences = sequences
-        self.tokens = sequences * np.arange(1, MOST_NODES + 2)  # of a step of n nodes per sequence
+        self.tokens = sequences + np.arange(sequences * MOST_NODES + 1)  # of a step of n nodes
         times = self.cost.at(self.tokens)
         self.together = float(times[0])  # seconds of a step without drafts
         self.forward = self.together / sequences
-        self.adds = times - times[0]  # [n]: seconds that n nodes per sequence add to a step
+        self.adds = times - times[0]  # [n]: seconds that n nodes add to a step
 
     @property
     def _token_cost(self) -> float:
@@ -186,14 +183,14 @@ class Adaptive:
     def extra(self) -> np.ndarray:
         """[n]: seconds that n nodes add to the step beyond its other drafts, (65,)."""
         adds = self.optimistic if self.trial else self.adds
-        found: np.ndarray = np.maximum(adds - adds[self.width], 0)
+        found: np.ndarray = adds[self.nodes : self.nodes + MOST_NODES + 1] - adds[self.nodes]
         return found
 
     def _request(self, max_nodes: int) -> int:
         """Return the number of nodes to request: 1.5 times the recently worthwhile ones.
 
-        So trees can grow; in a batch all have one size. The first draft is small, as the cost of
-        drafting is unknown. No draft may cost more to make than the balance.
+        So trees can grow. The first draft is small, as the cost of drafting is unknown. No draft
+        may cost more to make than the balance.
         """
         if self.plain > 0:
             self.decided["plain"] += 1
@@ -203,8 +200,6 @@ class Adaptive:
             self.decided["paused"] += 1
             return 0
         nodes = int(1.5 * self.usual) + 4 if self.per_node.known else FIRST_DRAFT
-        if self.sequences > 1:
-            nodes = self.batch.width
         left = self._seconds_left
         if self.per_node.value * nodes > left:
             nodes = max(int(left / self.per_node.value), 1)
@@ -228,10 +223,10 @@ class Adaptive:
             draft.tokens,
             draft.parents,
             draft.probabilities,
-            self.batch.price if self.sequences > 1 else self.extra,
+            self.extra,
             pace=min(self.pace.per_token, self.forward),
             per_node=self.per_node.value,
-            limit=self._seconds_left / self.sequences,
+            limit=self._seconds_left,
         )
 
     def _reserve(self, step: Step, nodes: np.ndarray) -> None:
@@ -240,25 +235,26 @@ class Adaptive:
         self.usual = max(len(nodes), 0.95 * self.usual)
         step.reserved = float(self.extra[len(nodes)]) / self.together
         self.account.balance -= step.reserved
-        step.width = self.width = max(self.width, len(nodes))
+        step.nodes_before = self.nodes
+        step.nodes = self.nodes = self.nodes + len(nodes)
         step.scored = step.proposed.subtree(nodes)
 
     def _record_forward(self, seconds: float) -> None:
-        seldom = self.width == 0 and self.plain == 0 and self.steps % SELDOM > 0
-        if (self.width > 0 or not self.drafted_before) and not seldom:
-            together, expected = self.together, self.together + float(self.adds[self.width])
-            if self.cost.record(self.begun * (1 + self.width), seconds):
+        seldom = self.nodes == 0 and self.plain == 0 and self.steps % SELDOM > 0
+        if (self.nodes > 0 or not self.drafted_before) and not seldom:
+            together, expected = self.together, self.together + float(self.adds[self.nodes])
+            if self.cost.record(self.begun + self.nodes, seconds):
                 self._set_sequences(self.sequences)
                 if abs(self.together / together - 1) > SURPRISE:  # past times are void
                     self.pace = Pace(self.forward, 1.0)
                     self.account.reopen()
-            if self.trial and self.width > 0:
-                actual = self.together + float(self.adds[self.width])
+            if self.trial and self.nodes > 0:
+                actual = self.together + float(self.adds[self.nodes])
                 confirmed = abs(actual / expected - 1) <= SURPRISE
                 longer = min(2 * self.trial_interval, LAST_TRIAL)
                 self.trial_interval = longer if confirmed else FIRST_TRIAL
                 self.next_trial = self.steps + self.trial_interval
-        self.drafted_before = self.width > 0
+        self.drafted_before = self.nodes > 0
 
 
 class AdaptiveDrafter:

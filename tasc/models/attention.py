@@ -2,7 +2,7 @@
 
 The query heads of a group use the same keys, so they are folded into more queries of one head.
 torch's ``enable_gqa`` is slower for few queries (ten times for one query in bfloat16 on a CPU), and
-on CUDA no fused kernel combines it with a mask. For many queries on a CPU it is a little faster.
+on CUDA no fused kernel combines it with a mask.
 """
 
 from collections.abc import Hashable
@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from tasc import _native
 from tasc.errors import UnavailableError
-from tasc.models import packed
+from tasc.models import packed, ragged
 from tasc.models.packed import can_pack
 
 NAME = "tasc"
@@ -65,12 +65,12 @@ def check_stateless(model: PreTrainedModel) -> None:
 
 
 def attend(
-    module: torch.nn.Module,  # noqa: ARG001 - the interface's signature
+    module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    dropout: float = 0.0,  # noqa: ARG001 - decoding never drops out
+    dropout: float = 0.0,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -85,6 +85,12 @@ def attend(
     negative where the query may not attend. ``s_aux`` (H,) are the scores of attention sinks,
     which take weight and contribute nothing. Returns (B, q, H, d).
     """
+    placed = ragged.current.get()
+    if placed is not None and len(query) < len(key):
+        query = placed.pad_heads(query)
+        position_ids = None if position_ids is None else placed.pad(position_ids)
+        more = dropout, scaling, sliding_window, softcap, position_ids, s_aux
+        return placed.flatten(attend(module, query, key, value, attention_mask, *more)[0]), None
     queries, keys = query.shape[2], key.shape[2]
     if attention_mask is not None and attention_mask.dtype == torch.int32:
         near = attention_mask < (sliding_window or torch.iinfo(torch.int32).max)

@@ -10,6 +10,7 @@ from tasc import _native
 from tasc.backend import cuda
 from tasc.backend.base import refusals
 from tasc.errors import InputError, UnavailableError
+from tasc.models import ragged
 
 
 class KVCache:
@@ -157,6 +158,8 @@ class KVLayer(DynamicLayer):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        if (placed := ragged.current.get()) is not None:
+            key_states, value_states = map(placed.pad_heads, (key_states, value_states))
         return self.kv_cache.write(self.index, key_states, value_states)
 
     def get_seq_length(self) -> int:

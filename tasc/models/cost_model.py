@@ -148,7 +148,8 @@ class CostModel:
         An unknown size may be ``DOUBT`` times cheaper than it looks, but no cheaper than a smaller
         known size or the first of ``tokens``.
         """
-        known = np.array([self.is_known(int(k)) for k in tokens])
+        recent = [size for size, last in self._last.items() if self.forwards - last < STALE]
+        known = np.isin(np.rint(_PER_OCTAVE * np.log2(tokens)), recent)
         known[0] = True
         seconds = self.at(tokens)
         least: Seconds = np.maximum.accumulate(np.where(known, seconds, seconds / DOUBT))

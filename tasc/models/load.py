@@ -54,10 +54,9 @@ def load_model(
             the inputs of these layers to 8 bits.
         tokenizer: checked against the embedding; None if rows are still to be added.
 
-    Raises:
-        InputError: no model, no safetensors, or fewer embedding rows than tokens.
-        IntegrityError: weights are missing, damaged, or do not fit config.json.
-        UnavailableError: the Hub, a library, the device, or enough memory is not available.
+    Raises InputError for no model, no safetensors, or fewer embedding rows than tokens;
+    IntegrityError for weights that are missing, damaged, or do not fit config.json;
+    UnavailableError for the Hub, a library, the device, or too little memory.
     """
     target_device = resolve_device(device)
     reduce = quantize != "none"

@@ -28,10 +28,10 @@ AFTER = 4  # positions that a tree and the tokens after it need
 EXACT = 1e-3  # allowed error as a share of the logits' spread
 COARSE = 32  # allowed error in roundings, for dtypes of few bits
 TRIES = 3  # with coarse rounding, which may legitimately route a token to another expert
-_FORMAT = 1  # of the cache entry
+_FORMAT = 2  # of the cache entry
 _NONE = np.empty(0, np.int32)
 _SIZES = frozenset({"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"})
-_PROVED: set[str] = set()  # by this process, in case the cache is not writable
+_PROVED: dict[str, bool] = {}  # of this process, whether flattened; the cache may be read-only
 
 Text = tuple[int, ...]
 
@@ -62,23 +62,38 @@ class Case:
 def prove(target: Target) -> None:
     """Check that ``target`` gives its model's own logits, once per architecture.
 
-    A success is stored in the user's cache. The target loses its sequences. A model with too few
-    positions for a tree passes, as it will decode none. Raises UnavailableError if logits differ
-    from the model's own by more than rounding.
+    A model that only fails without padding keeps it. A success is stored in the user's cache. The
+    target loses its sequences. A model with too few positions for a tree passes, as it will decode
+    none. Raises UnavailableError if logits differ from its own by more than rounding.
     """
     identity = _identity(target)
     path = disk_cache.entry("proof", identity)
-    known = path.name in _PROVED or (disk_cache.read(path) or {}).get("of") == identity
-    if known or 0 < target.max_positions <= AFTER:
+    if 0 < target.max_positions <= AFTER:
         return
+    if path.name not in _PROVED:
+        entry = disk_cache.read(path) or {}
+        if entry.get("of") != identity:
+            try:
+                errors = _prove(target)
+            except UnavailableError:
+                if not target.flattens:
+                    raise
+                target.flattens = False
+                errors = _prove(target)
+            entry = {"errors": errors, "flattens": target.flattens}
+            disk_cache.write(path, entry, identity)
+        _PROVED[path.name] = bool(entry.get("flattens"))
+    target.flattens = target.flattens and _PROVED[path.name]
+
+
+def _prove(target: Target) -> dict[str, float]:
+    """Return the errors of ``target`` by kind of input."""
     allowed = _tolerance(target.model)
     for attempt in range(1 if allowed == EXACT else TRIES):
         errors = _run(target, attempt)
         kind, worst = max(errors.items(), key=lambda item: item[1])
         if worst <= allowed:
-            _PROVED.add(path.name)
-            disk_cache.write(path, {"errors": errors}, identity)
-            return
+            return errors
     raise _unavailable(
         target,
         f"gives different logits for {kind} than for plain text (off by {worst:.1%} of their "

@@ -19,6 +19,7 @@ from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 from tasc.models.prefix import Prefix
+from tasc.models.ragged import Ragged, current
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
 
@@ -62,6 +63,8 @@ class Target:
         parameters = inspect.signature(model.forward).parameters
         self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
         self.device = model.device
+        # Whether trees of different sizes are scored without padding, which costs a CPU time
+        self.flattens = self.device.type == "cpu" and not self.chains_only
         self.kinds = attention.layer_kinds(model)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
         if "chunked_attention" in layers:  # our mask does not hide other chunks
@@ -198,7 +201,9 @@ class Target:
         tree; smaller ones are padded at the end. The first ``skipped`` entries are left out.
         """
         lengths, start = self.kv_cache.lengths, self.kv_cache.length
-        queries = 1 + max(len(tokens) for tokens, _ in trees)
+        sizes = [1 + len(tokens) for tokens, _ in trees]
+        queries = max(sizes)
+        flattens = self.flattens and not skipped and sum(sizes) < len(sizes) * queries
         ids = np.zeros((len(trees), queries), np.int64)
         ids[:, 0] = last
         positions = np.repeat(lengths[:, None], queries, axis=1)
@@ -211,10 +216,23 @@ class Target:
                 ids[row, 1 : 1 + n] = tokens
                 positions[row, : 1 + n] += depths
                 mask[row, 0, : 1 + n, start : start + 1 + n] = seen
+                if flattens:
+                    mask[row, 0, 1 + n :] = False  # queries of padding, whose outputs are dropped
         inputs, at = (torch.from_numpy(each).to(self.device) for each in (ids, positions))
         visible = None if mask is None else torch.from_numpy(mask).to(self.device)
-        rows = queries - skipped if skipped else 0
-        return self.forward(self.cache, inputs, at, visible, rows)
+        if not flattens:
+            rows = queries - skipped if skipped else 0
+            return self.forward(self.cache, inputs, at, visible, rows)
+        ragged = Ragged.of(sizes)
+        token = current.set(ragged)
+        try:
+            flat = ragged.flatten(inputs), ragged.flatten(at)
+            logits = ragged.pad(self.forward(self.cache, *flat, visible))
+        finally:
+            current.reset(token)
+        if self.states is not None:
+            self.states = ragged.pad(self.states)
+        return logits
 
     def _mask(self, queries: int) -> np.ndarray:
         """Return a mask (B, 1, q, k) under which each query sees the accepted tokens and itself.

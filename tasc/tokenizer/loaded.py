@@ -168,17 +168,11 @@ class LoadedTokenizer:
 
 
 def load_tokenizer(path_or_id: str) -> LoadedTokenizer:
-    """Load a tokenizer.
+    """Load a tokenizer.json, a SentencePiece model or a tiktoken file of a known encoding.
 
-    Args:
-        path_or_id: a tokenizer.json, a SentencePiece model, a tiktoken file of a known encoding,
-            a folder with one of them or with GPT-2's pair (vocab.json + merges.txt, or
-            encoder.json + vocab.bpe), or a Hub id.
-
-    Raises:
-        InputError: there is no such file, folder or repository, or its tokenizer is missing or
-            unusable (``tasc.tokenizer.check``).
-        UnavailableError: the Hub cannot be reached.
+    A folder has one of them, or GPT-2's pair (vocab.json + merges.txt, or encoder.json +
+    vocab.bpe), and so does the repository of a Hub id. Raises InputError if there is none or it is
+    unusable (``tasc.tokenizer.check``), UnavailableError if the Hub cannot be reached.
     """
     tokenizer, files = read_tokenizer(path_or_id)
     check_tokenizer(tokenizer, path_or_id)

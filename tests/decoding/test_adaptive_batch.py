@@ -25,7 +25,7 @@ def decode_together(drafters, cost, truths):
             row.observe(committed)
             at[i] += len(committed)
         steps.append([len(draft) for draft in drafts])
-        seconds += float(cost.at(len(rows) * (1 + max(steps[-1]))))
+        seconds += float(cost.at(len(rows) + sum(steps[-1])))
     return steps, seconds
 
 
@@ -48,14 +48,32 @@ def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
     assert seconds < 0.7 * 2999 * float(flat.at(16))
 
 
-def test_what_others_draft_in_a_step_pays_for_the_padding():
-    policy, likely = Adaptive(COST), chain(ints(4, 5, 6))
-    rows = [AdaptiveDrafter(Scripted(likely), policy) for _ in range(2)]
+def test_a_draft_costs_what_it_adds_to_the_drafts_of_the_others():
+    flat_to_six = CostModel((1, 6, 7, 12), (0.010, 0.010, 0.030, 0.130))
+    policy, likely = Adaptive(flat_to_six), chain(ints(4, 5, 6))
+    rows = [AdaptiveDrafter(Scripted(likely), policy) for _ in range(3)]
     for row in rows:
         row.draft(0)
     for row in rows:
         row.observe(ints(3))
-    nodes = len(rows[0].draft(64))  # this step knows that there are two
-    assert nodes > 0
-    assert policy.extra[: nodes + 1].tolist() == [0] * (nodes + 1)
-    assert policy.extra[nodes + 1] == pytest.approx(2 * 0.001)
+    assert [len(row.draft(64)) for row in rows] == [3, 0, 0]
+
+
+def test_one_likely_draft_pays_in_a_batch_of_others_that_have_none():
+    truth, likely = np.full(1000, 9, np.int32), chain(ints(9, 9, 9))
+    drafters = [Scripted(likely), *(Scripted(Draft()) for _ in range(7))]
+    steps, seconds = decode_together(drafters, COST, [truth] * 8)
+    assert np.mean([own for own, *_ in steps]) > 2
+    assert not any(sum(others) for _, *others in steps)
+    assert seconds < len(steps) * float(COST.at(8 + 3)) + 1e-9
+
+
+def test_more_sequences_than_in_the_step_before():
+    policy = Adaptive(COST)
+    rows = [AdaptiveDrafter(Scripted(chain(ints(4, 5, 6))), policy) for _ in range(9)]
+    for count in (1, 9, 2, 7):
+        for row in rows[:count]:
+            row.draft(64)
+        for row in rows[:count]:
+            row.observe(ints(4, 5, 6, 1))
+        assert policy.sequences >= count

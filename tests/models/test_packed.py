@@ -214,12 +214,14 @@ def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(
         [tokens[:9], tokens[:4], tokens[20:50]],
         np.array([-1, -1, 0, 1, 3], np.int32),
     )
-    trees = [(tokens[8 * i : 8 * i + 5], parents) for i in range(3)]
+    sizes = 5, 2, 3  # trees of several sizes are scored without padding
+    trees = [(tokens[8 * i : 8 * i + n], parents[:n]) for i, n in enumerate(sizes)]
     target.begin(80, 3)
     first = target.join(prompts)
     scored = target.score([5, 6, 7], trees)
     for row, (prompt, (nodes, _)) in enumerate(zip(prompts, trees, strict=True)):
         for path in ([0, 2], [1, 3, 4]):
+            path = [node for node in path if node < len(nodes)]
             assert torch.equal(target.prefill(prompt, 20)[0], first[row])
             for token, node in [(5 + row, -1), *((int(nodes[i]), i) for i in path)]:
                 alone = target.score([token], [(tokens[:0], parents[:0])])[0, 0]

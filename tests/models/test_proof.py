@@ -11,6 +11,7 @@ from tasc.errors import UnavailableError
 from tasc.models import proof
 from tasc.models.folder import disk_cache
 from tasc.models.proof import prove
+from tasc.models.ragged import Ragged
 from tasc.models.static import StaticTarget, target_for, target_from_model
 from tasc.models.target import Target
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
@@ -22,7 +23,7 @@ DECODERS = ("bart", "mbart", "pegasus", "marian", "blenderbot")
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(proof, "_PROVED", set())
+    monkeypatch.setattr(proof, "_PROVED", {})
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_an_architecture_is_proved_once_for_a_dtype_and_a_kind_of_target(runs, m
     for seed, vocabulary in enumerate((320, 320, 200)):
         target_for(build_model("qwen2", seed=seed, vocabulary=vocabulary))
     assert len(runs) == 1, "neither weights nor the vocabulary change what the code does"
-    monkeypatch.setattr(proof, "_PROVED", set())
+    monkeypatch.setattr(proof, "_PROVED", {})
     target_for(build_model("qwen2"))
     assert len(runs) == 1, "another process knows it from the cache"
     target_for(build_model("qwen2").to(torch.bfloat16))
@@ -127,10 +128,20 @@ def test_a_damaged_entry_is_proved_anew(runs, monkeypatch, text):
     target_for(build_model("qwen2"))
     (file,) = disk_cache.cache_folder().iterdir()
     file.write_text(text)
-    monkeypatch.setattr(proof, "_PROVED", set())
+    monkeypatch.setattr(proof, "_PROVED", {})
     target_for(build_model("qwen2"))
     assert len(runs) == 2
     assert "qwen2" in json.loads(file.read_text())["of"]["model"]
+
+
+def test_a_model_that_cannot_do_without_padding_keeps_it(monkeypatch):
+    def fail(_self, _padded):
+        raise RuntimeError("the size of tensor a must match")
+
+    monkeypatch.setattr(Ragged, "flatten", fail)
+    for _ in range(2):
+        assert not target_for(build_model("qwen2")).flattens
+        monkeypatch.setattr(proof, "_PROVED", {})  # another process knows it from the cache
 
 
 def test_only_a_success_is_kept():

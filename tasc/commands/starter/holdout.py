@@ -14,17 +14,11 @@ _SHARE = 10  # one in so many is held out for each split
 
 
 def hold_out(source: Source, seed: int) -> dict[str, list[str]]:
-    """Divide the one split of ``source`` into three: a tenth of it into two of them.
+    """Divide the one split of ``source`` into three, two of them a tenth; return lines of JSON.
 
     Only the columns that are read are kept, and the rows with an output. Which examples are held
     out follows from what they hold and the seed: equal ones stay together, and no test example is
-    trained on.
-
-    Returns:
-        lines of JSON by split.
-
-    Raises:
-        InputError: too few examples differ.
+    trained on. Raises InputError if too few examples differ.
     """
     table = read_table(source, "train")
     columns = source.columns()

@@ -21,13 +21,9 @@ def prepare(resources: Resources, options: NoOptions) -> Factory:  # noqa: ARG00
 
 @dataclass(frozen=True)
 class ChoicesOptions:
-    """The options of ``choices``.
+    """The options of ``choices``."""
 
-    ``prune`` scores only labels that can still win, in several small forwards, which are faster
-    than one large forward where the time of a forward grows with its tokens, as on a CPU.
-    """
-
-    prune: bool = True
+    prune: bool = True  # score only labels that can still win, in several small forwards
 
 
 def choices(resources: Resources, options: ChoicesOptions) -> Factory:  # noqa: ARG001

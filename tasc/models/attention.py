@@ -85,8 +85,7 @@ def attend(
     negative where the query may not attend. ``s_aux`` (H,) are the scores of attention sinks,
     which take weight and contribute nothing. Returns (B, q, H, d).
     """
-    placed = ragged.current.get()
-    if placed is not None and len(query) < len(key):
+    if len(query) < len(key) and (placed := ragged.current.get()) is not None:
         query = placed.pad_heads(query)
         position_ids = None if position_ids is None else placed.pad(position_ids)
         more = dropout, scaling, sliding_window, softcap, position_ids, s_aux

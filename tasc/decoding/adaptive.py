@@ -56,7 +56,7 @@ class Adaptive:
     while they confirm the model.
 
     A forward of B sequences with n nodes in all takes T(B + n). So in a batch the cost of a node
-    depends on the nodes drafted before it in the step. B is that of the step before.
+    depends on the nodes drafted before it in the step. B is taken from the step before.
     """
 
     def __init__(

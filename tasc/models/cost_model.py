@@ -148,17 +148,16 @@ class CostModel:
         An unknown size may be ``DOUBT`` times cheaper than it looks, but no cheaper than a smaller
         known size or the first of ``tokens``.
         """
-        recent = [size for size, last in self._last.items() if self.forwards - last < STALE]
-        known = np.isin(np.rint(_PER_OCTAVE * np.log2(tokens)), recent)
+        known = self.is_known(tokens)
         known[0] = True
         seconds = self.at(tokens)
         least: Seconds = np.maximum.accumulate(np.where(known, seconds, seconds / DOUBT))
         return least
 
-    def is_known(self, tokens: int) -> bool:
-        """Return whether a forward over about ``tokens`` tokens was recorded recently."""
-        last = self._last.get(_size_of(tokens))
-        return last is not None and self.forwards - last < STALE
+    def is_known(self, tokens: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Return whether forwards over about ``tokens`` tokens (...) were recorded recently."""
+        recent = [size for size, last in self._last.items() if self.forwards - last < STALE]
+        return np.isin(np.rint(_PER_OCTAVE * np.log2(tokens)), recent)
 
 
 def _size_of(tokens: int) -> int:

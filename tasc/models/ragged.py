@@ -3,7 +3,7 @@
 All tokens follow each other in one row. Attention and its cache pad what they are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
@@ -40,6 +40,14 @@ class Ragged:
     def flatten(self, padded: torch.Tensor) -> torch.Tensor:
         """Return the tokens (1, N, ...) of a batch (sequences, longest, ...)."""
         return padded.reshape(-1, *padded.shape[2:]).index_select(0, self.at)[None]
+
+    def run(self, forward: Callable[..., torch.Tensor], *padded: torch.Tensor) -> torch.Tensor:
+        """Run ``forward`` on the tokens of ``padded`` arrays; return its output, padded."""
+        token = current.set(self)
+        try:
+            return self.pad(forward(*map(self.flatten, padded)))
+        finally:
+            current.reset(token)
 
 
 current: ContextVar[Ragged | None] = ContextVar("ragged", default=None)  # of the present forward

@@ -19,7 +19,7 @@ from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 from tasc.models.prefix import Prefix
-from tasc.models.ragged import Ragged, current
+from tasc.models.ragged import Ragged
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
 
@@ -63,8 +63,7 @@ class Target:
         parameters = inspect.signature(model.forward).parameters
         self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
         self.device = model.device
-        # Whether trees of different sizes are scored without padding, which costs a CPU time
-        self.flattens = self.device.type == "cpu" and not self.chains_only
+        self.flattens = self.device.type == "cpu" and not self.chains_only  # see tasc.models.ragged
         self.kinds = attention.layer_kinds(model)
         self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
         if "chunked_attention" in layers:  # our mask does not hide other chunks
@@ -224,12 +223,7 @@ class Target:
             rows = queries - skipped if skipped else 0
             return self.forward(self.cache, inputs, at, visible, rows)
         ragged = Ragged.of(sizes)
-        token = current.set(ragged)
-        try:
-            flat = ragged.flatten(inputs), ragged.flatten(at)
-            logits = ragged.pad(self.forward(self.cache, *flat, visible))
-        finally:
-            current.reset(token)
+        logits = ragged.run(lambda i, p: self.forward(self.cache, i, p, visible), inputs, at)
         if self.states is not None:
             self.states = ragged.pad(self.states)
         return logits

@@ -2,9 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +12,9 @@ from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.scan import count_pieces
 from tasc.analysis.token_counts import save_counts
-from tasc.benchmark.forecast.advise import served_drafts, simulate_drafts, simulations_of
+from tasc.benchmark.forecast.advise import served_drafts, simulations_of
 from tasc.benchmark.forecast.structured import predict_structured
-from tasc.benchmark.forecast.tune import GRID, Simulations
+from tasc.benchmark.forecast.tune import GRID, Simulations, search
 from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
@@ -31,9 +29,6 @@ from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.search.embedding_cost import embedding_cost
 from tasc.vocab.search.predict import Prediction, augmented_with, predict_budgets
 from tasc.vocab.trim import TrimPoint, predict_trim
-
-if TYPE_CHECKING:
-    from tasc.models.cost_model import CostModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,27 +53,22 @@ def _structured(
     found: Analysis,
     tokenizer: LoadedTokenizer,
     new_tokens: Prediction,
-    cost: "CostModel | None",
+    simulations: Simulations,
 ) -> Structured | None:
     """Predict drafts under the constraint, also with the recommended new tokens, if any."""
     constraint, held_out = options.constraint, context.texts.corpora.get("held_out")
     if constraint is None:
         return None
     context.progress("simulate drafts under the constraint", 0, 0)
-
-    def runs(analysis: Analysis, own: LoadedTokenizer) -> tuple[Simulations, Grammar] | None:
-        simulations = simulations_of(analysis, held_out, own, cost)
-        if simulations is None:
-            return None
-        return simulations, Grammar(constraint, own, (own.eos_id,))
-
-    plain, augmented, size = runs(found, tokenizer), None, new_tokens.recommended_size
-    if plain and size and size.budget and found.searched:
+    augmented, size = None, new_tokens.recommended_size
+    if size and size.budget and found.searched:
         with suppress(InputError):  # tasc augment reports why the export produces none of them
             own = augmented_with(size.budget, found.searched, tokenizer, options, context.progress)
             once = replace(found.searched, encoded=own.encode(found.searched.texts))
-            augmented = runs(replace(found, searched=once), own)
-    return plain and predict_structured(*plain, augmented)
+            again = simulations_of(replace(found, searched=once), held_out, own, simulations.cost)
+            augmented = (again, Grammar(constraint, own, (own.eos_id,))) if again else None
+    grammar = Grammar(constraint, tokenizer, (tokenizer.eos_id,))
+    return predict_structured(simulations, grammar, augmented)
 
 
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
@@ -104,6 +94,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     new_tokens, drafts = Prediction(), None
     trimmed: tuple[TrimPoint, ...] = ()
     served: ServedDrafts | None = None
+    structured: Structured | None = None
     if tokenizer:
         counts = found.scan.input.counts, found.scan.output.counts
         used = np.flatnonzero(sum(count for count in counts if count is not None))
@@ -115,15 +106,15 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
             new_tokens = predict_budgets(
                 found.searched, tokenizer, options, texts, rows, context.progress
             )
-        simulated = partial(simulate_drafts, found, others, tokenizer)
-        drafts = simulated(grid, cost=cost, progress=context.progress)
-        if options.serve:
-            start = Setting(width=1, tree_size=options.chains[0])
-            chains = simulated(
-                {"tree_size": options.chains}, start=start, cost=cost, progress=context.progress
-            )
-            served = served_drafts(options.serve, chains) if chains else None
-    structured = tokenizer and _structured(options, context, found, tokenizer, new_tokens, cost)
+        if simulations := simulations_of(found, others, tokenizer, cost):
+            # With T(k) of the model, the default setting drafts adaptively.
+            start = Setting() if cost is None else Setting(tree_size=0)
+            drafts = search(simulations, start, grid, progress=context.progress)
+            if options.serve:
+                start, sizes = Setting(width=1, tree_size=options.chains[0]), options.chains
+                chains = search(simulations, start, {"tree_size": sizes}, progress=context.progress)
+                served = served_drafts(options.serve, chains)
+            structured = _structured(options, context, found, tokenizer, new_tokens, simulations)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
         **dict(found.report),

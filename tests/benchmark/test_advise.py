@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasc.analysis.report import analyze
+from tasc.analysis.report import Analysis, analyze
 from tasc.analysis.sample import ROWS
-from tasc.benchmark.forecast.advise import simulate_drafts
+from tasc.benchmark.forecast.advise import simulations_of
+from tasc.benchmark.forecast.tune import search
 from tasc.benchmark.forecast.verdict import decide
+from tasc.benchmark.results.search import Search, Setting
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
@@ -39,6 +41,13 @@ def write(folder: Path, **splits: list[Row]) -> Path:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (folder / f"{split}.jsonl").write_text(text)
     return folder
+
+
+def drafts_of(analysis: Analysis, tokenizer: LoadedTokenizer) -> Search:
+    """Simulate the default setting on held-out outputs of the analysed split."""
+    simulations = simulations_of(analysis, None, tokenizer)
+    assert simulations
+    return search(simulations, Setting(), {})
 
 
 def intents(count: int, seed: int = 0) -> list[Row]:
@@ -122,8 +131,7 @@ def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, seen, op
 def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
     task = write(tmp_path / "task", train=copies(20))
     analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
-    found = simulate_drafts(analysis, None, tokenizer, {})
-    assert found
+    found = drafts_of(analysis, tokenizer)
     assert (found.best.samples, found.corpus_outputs) == (10, 10)
     assert decide(analysis.report, found.best).choice == "TASC-spec"
 
@@ -133,8 +141,7 @@ def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
     rows = [row | {"input": "say"} for row in copies(120)]
     task = write(tmp_path / "task", train=rows)
     analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
-    found = simulate_drafts(analysis, None, tokenizer, {})
-    assert found
+    found = drafts_of(analysis, tokenizer)
     assert found.best.tokens_per_step < 1.5
     assert decide(analysis.report, found.best).choice == "neither"
 
@@ -145,8 +152,7 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
     found = []
     for data in (load(source, "train"), open_stream(source, "train")):
         analysis = analyze(data, tokenizer, AnalyzeOptions(new_tokens=(0, 20)))
-        drafts = simulate_drafts(analysis, None, tokenizer, {})
-        assert drafts
+        drafts = drafts_of(analysis, tokenizer)
         rows = analysis.scan.rows
         assert len(rows) == ROWS
         assert all(prompt.endswith(" =\n") for prompt, _ in rows)
@@ -160,8 +166,7 @@ def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, mo
     analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
     text = sum(len(row["output"]) for row in intents(20)) * 30
     monkeypatch.setattr("tasc.benchmark.forecast.advise.SAMPLE", text // 4)
-    found = simulate_drafts(analysis, None, tokenizer, {})
-    assert found
+    found = drafts_of(analysis, tokenizer)
     assert found.best.samples == 60
     assert 130 <= found.corpus_outputs <= 170
 

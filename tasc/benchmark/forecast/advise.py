@@ -9,39 +9,16 @@ import numpy as np
 from tasc.analysis.report import Analysis
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
-from tasc.benchmark.forecast.tune import Grid, Simulations, search
+from tasc.benchmark.forecast.tune import Simulations
 from tasc.benchmark.results.prediction import FEWEST
-from tasc.benchmark.results.search import Search, ServedDrafts, Setting
+from tasc.benchmark.results.search import Search, ServedDrafts
 from tasc.data.corpus import Corpus
 from tasc.decoding.simulate import References
 from tasc.models.cost_model import CostModel
-from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 _ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they gain
 _HELD_OUT_EVERY = 10  # without another split
-
-
-def simulate_drafts(
-    analysis: Analysis,
-    held_out: Corpus | None,
-    tokenizer: LoadedTokenizer,
-    grid: Grid,
-    *,
-    start: Setting | None = None,
-    cost: CostModel | None = None,
-    progress: Progress = silent,
-) -> Search | None:
-    """Simulate TASC-spec on held-out outputs with the setting ``start``, and those along ``grid``.
-
-    The default setting drafts adaptively where ``cost``, T(k) of the model, is known. Returns None
-    without held-out outputs.
-    """
-    found = simulations_of(analysis, held_out, tokenizer, cost)
-    if found is None:
-        return None
-    start = start or (Setting() if cost is None else Setting(tree_size=0))
-    return search(found, start, grid, progress=progress)
 
 
 def simulations_of(

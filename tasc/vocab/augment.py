@@ -25,14 +25,12 @@ from tasc.report.record import Reported
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
-from tasc.vocab.measure.compression import apply_merges
 from tasc.vocab.measure.saved import changed_outputs, check_round_trip
 from tasc.vocab.report import AugmentReport, OutputSizes, TrimReport
-from tasc.vocab.search.budget import MOST, Sightings, budget_curve
+from tasc.vocab.search.budget import MOST, Sightings, budget_curve, replayed
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Refined, Refiner
-from tasc.vocab.search.selection import steps
 from tasc.vocab.trim import trim
 
 
@@ -104,18 +102,17 @@ def augment(
     found = refiner.run(name, new_tokens, progress) if new_tokens else refiner.without(progress)
     saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
     result, length = found.result, found.chosen.length
+    taken = replace(result, merges=result.merges[:length])
     reached, h2 = result.tokens_before, result.h2_before
     if length:
-        reached, h2 = result.merges[length - 1].tokens, result.merges[length - 1].h2
+        reached, h2 = taken.merges[-1].tokens, taken.merges[-1].h2
     if curve is None:
-        taken = replace(result, merges=result.merges[:length])
         curve = budget_curve(taken, size, outputs, others, rows, options.overfit_penalty)
     train, used, changed = _measure(outputs, tokenizer, saved, found, reached)
     later = None
     if others is not None:
-        before, made = others.encoded, steps(result, length)
-        left = apply_merges(before.tokens, before.offsets, others.boundaries, made)
-        later, _, more = _measure(others, tokenizer, saved, found, others.total(left))
+        predicted = replayed(taken, others)[-1]
+        later, _, more = _measure(others, tokenizer, saved, found, predicted)
         changed += more
     tokens = found.chosen.tokens
     report = AugmentReport(

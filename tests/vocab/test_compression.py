@@ -6,9 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasc.analysis.outputs import Outputs
 from tasc.backend import MergeRequest, merge_search
-from tasc.vocab.measure.compression import apply_merges
+from tasc.tokenizer.loaded import Encoded
 from tasc.vocab.report import OutputSizes
+from tasc.vocab.search.budget import replayed
 from tasc.vocab.search.selection import live_tokens, steps
 
 
@@ -33,9 +35,9 @@ def test_replaying_a_search_gives_its_token_counts(seed):
             boundaries=boundaries,
         )
     )
-    for length, merge in enumerate(found.merges, start=1):
-        left = apply_merges(tokens, offsets, boundaries, steps(found, length))
-        assert int(weights @ left) == merge.tokens
+    outputs = Outputs([], weights, Encoded(tokens, offsets), boundaries)
+    counts = [found.tokens_before, *(merge.tokens for merge in found.merges)]
+    assert replayed(found, outputs) == counts
 
 
 def merged(ids, step):

@@ -7,25 +7,13 @@ import numpy as np
 from tasc.backend.base import Alias, Int32, Int64, Merge, UInt8
 
 
-def apply_merges(
-    tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
-) -> Int64:
-    """Apply merges one after another; return the number of tokens (S,) left in each sample.
-
-    ``boundaries`` (T,) restricts occurrences as in MergeRequest.
-    """
-    left = np.diff(offsets).astype(np.int64)
-    for where, each in savings(tokens, offsets, boundaries, steps):
-        np.subtract.at(left, where, each)
-    return left
-
-
 def savings(
     tokens: Int32, offsets: Int64, boundaries: UInt8 | None, steps: Iterable[Merge | Alias]
 ) -> Iterator[tuple[Int64, int]]:
-    """Yield, for each merge, the samples that contain it (K,), and the tokens saved by each.
+    """Apply merges one after another to S samples, and yield what each saves.
 
-    The arguments are those of ``apply_merges``.
+    This is the samples that contain it (K,), once per occurrence, and the tokens that each
+    occurrence saves. ``boundaries`` (T,) restricts occurrences as in MergeRequest.
     """
     tokens = tokens.copy()
     sample = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

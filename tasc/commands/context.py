@@ -1,10 +1,10 @@
-"""A running command: its texts, with the prompts of chats written, its folder and its result."""
+"""A running command: its texts, with the prompts of chats written, and its folder."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
@@ -13,22 +13,8 @@ from tasc.options.command import ModelOptions, StepOptions
 from tasc.options.references import parse_label
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
-from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
-
-
-class Artefact(Protocol):
-    """The result of a command that leaves more files than its report and pages."""
-
-    @property
-    def report(self) -> Any: ...  # noqa: ANN401 - a class of ``tasc.commands.registry``
-
-    def save(self, folder: Path) -> None:
-        """Write those files into a folder, which need not exist."""
-
-
-Result = Report | Artefact
 
 
 @dataclass(frozen=True)

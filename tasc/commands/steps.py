@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasc.benchmark.pages.write import write_pages
-from tasc.commands.context import Result, StepContext, with_prompts
+from tasc.commands.context import StepContext, with_prompts
 from tasc.commands.plan import Plan
 from tasc.commands.registry import STEPS
 from tasc.errors import InputError
@@ -25,7 +25,7 @@ from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
 from tasc.options.texts import read_texts
 from tasc.progress import Progress, silent
-from tasc.report.record import Report
+from tasc.report.record import Report, Reported
 from tasc.tokenizer.files import COMPANIONS
 
 
@@ -70,16 +70,16 @@ def run_step(
             tell(line)
         texts = with_prompts(options, texts)
         context = StepContext(texts, workspace.work, bool(resume), progress)
-        made: Result = STEPS[options.command].function()(options, context)
+        made: Report | Reported = STEPS[options.command].function()(options, context)
         report = _save(made, workspace.folder)
         write_json(workspace.folder / options.spec.result_file, report.to_dict())
     return Outcome(output, report, reused=False)
 
 
-def _save(made: Result, folder: Path) -> Any:  # noqa: ANN401 - a class of ``tasc.commands.registry``
+def _save(made: Report | Reported, folder: Path) -> Any:  # noqa: ANN401 - see ``Reported``
     """Write the files of an artefact and the pages of its report; return the report."""
     report = made if isinstance(made, Report) else made.report
-    if not isinstance(made, Report):
+    if isinstance(made, Reported):
         made.save(folder)
     if isinstance(report, Report):
         write_pages(report, folder)

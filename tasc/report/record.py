@@ -1,5 +1,6 @@
 """Reports: frozen records, typed from the work that makes them to JSON, page and terminal."""
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -22,9 +23,13 @@ class Report(Record):
 
 
 class Reported:
-    """A result in memory with a typed report."""
+    """A result in memory with a typed report, which also leaves other files."""
 
-    report: Any
+    report: Any  # of a class in ``tasc.commands.registry``
+
+    def save(self, folder: Path) -> None:
+        """Write those files into a folder, which need not exist."""
+        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""

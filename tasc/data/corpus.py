@@ -246,7 +246,7 @@ def precheck(source: Source, split: str) -> None:
         builtin.check(source, split)
     elif local.is_local(source.path):
         files, split = local.split_files(source.path, split)
-        if files[0].suffix.lower() in (".jsonl", ".ndjson"):
+        if local.has_lines(files[0]):
             next(local.tables(as_recognised(source, split)[0], split, 1), None)
 
 

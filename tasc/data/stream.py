@@ -69,7 +69,7 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
 
 def pieces(stream: Stream) -> Iterator[Piece]:
     """Yield the parts of a split for workers. They depend only on the split."""
-    if isinstance(stream, FileStream) and _has_lines(stream):
+    if isinstance(stream, FileStream) and all(local.has_lines(s.path) for s in stream.spans):
         total = sum(span.path.stat().st_size for span in stream.spans)
         size = min(max(total // _FEWEST, _SMALLEST), PIECE)
         for begin in range(0, total, size):
@@ -84,10 +84,6 @@ def pieces(stream: Stream) -> Iterator[Piece]:
             yield LoadedRows(tuple(loaded))
             loaded, size = [], 0
     yield LoadedRows(tuple(loaded))
-
-
-def _has_lines(stream: FileStream) -> bool:
-    return all(local.has_lines(span.path) for span in stream.spans)
 
 
 def _between(stream: FileStream, begin: int, end: int) -> FileStream:

@@ -75,7 +75,7 @@ class Side:
 
     words: WordStats
     tokens: TokenStats | None  # None without a tokenizer
-    counts: Int64 | None  # (V,) by token id; None without a tokenizer
+    counts: Int64  # (V,) by token id; empty without a tokenizer
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,9 @@ def merge(
 
 def _tokens(
     samples: int, n_max: int, vocabulary: int, sides: Sequence[CountedSide]
-) -> tuple[TokenStats | None, Int64 | None]:
+) -> tuple[TokenStats | None, Int64]:
     if not vocabulary:
-        return None, None
+        return None, np.zeros(0, np.int64)
     counts = merge_counts([run for side in sides for run in side.runs])
     tokens = sum(side.tokens for side in sides)
     stats = TokenStats(

@@ -41,10 +41,10 @@ class TaskAnalysis(Reported):
 
     def save(self, folder: Path) -> None:
         """Write the token counts, if there is a tokenizer."""
-        counts = self.analysis.scan.input.counts, self.analysis.scan.output.counts
         folder.mkdir(parents=True, exist_ok=True)
-        if self.tokenizer and counts[0] is not None and counts[1] is not None:
-            save_counts(folder, self.tokenizer, counts[0], counts[1])
+        if self.tokenizer:
+            found = self.analysis.scan
+            save_counts(folder, self.tokenizer, found.input.counts, found.output.counts)
 
 
 def _structured(
@@ -96,8 +96,7 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     served: ServedDrafts | None = None
     structured: Structured | None = None
     if tokenizer:
-        counts = found.scan.input.counts, found.scan.output.counts
-        used = np.flatnonzero(sum(count for count in counts if count is not None))
+        used = np.flatnonzero(found.scan.input.counts + found.scan.output.counts)
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
         trimmed = predict_trim(rows, tokenizer, used.tolist()) if rows else ()
         others, grid = context.texts.corpora.get("held_out"), GRID if options.grid or model else {}

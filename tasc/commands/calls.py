@@ -13,6 +13,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import StepContext, at_work
+from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.options.references import resolve_model, resolve_tokenizer
 from tasc.options.texts import MAIN
@@ -173,8 +174,6 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
 
     with at_work(options, context) as context:
         test = context.texts.corpus
-        from tasc.data.corpus import Corpus
-
         nothing = Corpus(test.source, options.corpus_split, examples=(), fingerprint="")
         known = context.texts.corpora.get("corpus_split", nothing)
         return bench(known, test, options, **context.kept)

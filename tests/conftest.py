@@ -35,6 +35,14 @@ def heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny model and its tokenizer."""
+    from tests.pico import make_base
+
+    return make_base(tmp_path_factory.mktemp("base"))
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data sets: $TASC_DATA, or shared/data beside the checkout."""

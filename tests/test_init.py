@@ -29,12 +29,6 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """A tiny model with its tokenizer."""
-    return make_base(tmp_path_factory.mktemp("base"))
-
-
 def planned(path="recipe.yaml"):
     return read(Path(path), Overrides())
 

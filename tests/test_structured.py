@@ -17,18 +17,12 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
 from tests.decoding.grammars import SCHEMA
 from tests.options import AnalyzeOptions, BenchOptions
-from tests.pico import make_base
 
 OUTPUTS = [
     json.dumps({"intent": intent, "slots": {"time": time}})
     for intent in ("alarm_set", "alarm_query", "audio_volume_up")
     for time in ("nine", "ten")
 ] + ["not JSON"]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return make_base(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -19,20 +19,14 @@ from tasc.data.stream import open_stream
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tests.cli import done, tasc
 from tests.options import AnalyzeOptions
-from tests.pico import make_base
 
 Row = dict[str, str]
 WORDS = ["alarm_set", "play_music", "weather_query", "time: nine", "genre: jazz", "date: today"]
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_base(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(model: Path) -> LoadedTokenizer:
-    return load_tokenizer(str(model))
+def tokenizer(base: Path) -> LoadedTokenizer:
+    return load_tokenizer(str(base))
 
 
 def write(folder: Path, **splits: list[Row]) -> Path:
@@ -67,9 +61,9 @@ def copies(count: int) -> list[Row]:
     return rows
 
 
-def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, model):
+def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, base):
     task = write(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
-    run = ("--tokenizer", model)
+    run = ("--tokenizer", base)
     plain = done(capsys, "analyze", task, *run, "--output", tmp_path / "plain")
     code, out, err = tasc(capsys, "analyze", task, *run, "--grid", "--output", tmp_path / "grid")
     assert code == 0, err
@@ -77,7 +71,7 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
     tuned = done(capsys, "tune", task, *run, "--output", tmp_path / "tuned")
     bench = done(
         capsys,
-        *("bench", task, "--model", model, "--split", "validation", "--output", tmp_path / "bench"),
+        *("bench", task, "--model", base, "--split", "validation", "--output", tmp_path / "bench"),
         *("--method", "ar", "--method", "tasc-spec:budget=12"),
     )
 
@@ -105,9 +99,9 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, mod
     assert said in " ".join(out.split())
 
 
-def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, model):
+def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, base):
     task = write(tmp_path / "task", train=copies(120))
-    options = ("analyze", task, "--tokenizer", model, "--budget", 50)
+    options = ("analyze", task, "--tokenizer", base, "--budget", 50)
     found = done(capsys, *options, "--output", tmp_path / "a")
     assert found["verdict"]["choice"] == "TASC-spec"
     assert found["drafting"]["best"]["tokens_per_step"] > 3
@@ -117,9 +111,9 @@ def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, model):
 
 @pytest.mark.parametrize(("rows", "seen"), [(1, "1 output,"), (2, "2 outputs,")])
 @pytest.mark.parametrize("options", [(), ("--grid",)])
-def test_two_samples_are_too_little_data(capsys, tmp_path, model, rows, seen, options):
+def test_two_samples_are_too_little_data(capsys, tmp_path, base, rows, seen, options):
     task = write(tmp_path / "task", train=copies(rows))
-    run = ("analyze", task, "--tokenizer", model, *options)
+    run = ("analyze", task, "--tokenizer", base, *options)
     found = done(capsys, *run, "--output", tmp_path / "a")
     assert found["verdict"]["choice"] == "too little data"
     assert f"Too little data to decide: {seen}" in found["verdict"]["reasons"][0]

@@ -16,7 +16,6 @@ from tasc.decoding.simulate import References, simulate
 from tasc.models.cost_model import CostModel
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
-from tests.pico import make_base
 
 COST = CostModel((1, 4, 16), (10.0, 12.0, 40.0))  # seconds, so that drafting costs nothing
 
@@ -36,19 +35,14 @@ def task(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return make_base(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
 def sides(task):
     source = Source(str(task), "input", "output")
     return load(source, "train"), load(source, "validation")
 
 
-def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
+def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, base):
     corpus, held_out = sides
-    tokenizer = load_tokenizer(str(model))
+    tokenizer = load_tokenizer(str(base))
     known = tokenizer.encode(corpus.outputs).split()
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     seen = []
@@ -75,8 +69,8 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, model):
         assert trial.speedup == pytest.approx(plain / ms, rel=1e-3)
 
 
-def test_the_default_is_simulated_as_it_runs(sides, model):
-    tokenizer = load_tokenizer(str(model))
+def test_the_default_is_simulated_as_it_runs(sides, base):
+    tokenizer = load_tokenizer(str(base))
     known = tokenizer.encode(sides[0].outputs).split()
     references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
     flat, steep = (CostModel((1, 2, 64), times) for times in ((10, 10, 10.1), (10, 30, 1900)))
@@ -97,8 +91,8 @@ def figures(trial):
     return StepFigures(**own | {"ms_per_sample": None, "speedup": None})
 
 
-def test_without_costs_the_most_tokens_a_step_are_best(sides, model):
-    tokenizer = load_tokenizer(str(model))
+def test_without_costs_the_most_tokens_a_step_are_best(sides, base):
+    tokenizer = load_tokenizer(str(base))
     known = tokenizer.encode(sides[0].outputs).split()
     references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
     found = search(
@@ -128,11 +122,11 @@ def test_a_setting_is_spelled_as_a_bench_reads_it():
 
 
 def test_analyze_times_the_model_and_names_the_best_setting(
-    capsys, task, model, tmp_path, monkeypatch
+    capsys, task, base, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     code, out, err = tasc(
-        capsys, *("analyze", task, "--model", model, "--budget", 20, "--output", tmp_path / "a")
+        capsys, *("analyze", task, "--model", base, "--budget", 20, "--output", tmp_path / "a")
     )
     assert code == 0, err
     assert "speed-up" in out

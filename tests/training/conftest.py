@@ -8,11 +8,6 @@ from tests.training.samples import ROWS, corpus, phrases
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture(scope="module")
 def augmented(base, tmp_path_factory):
     return phrases(base, tmp_path_factory.mktemp("augmented"))
 
@@ -23,7 +18,11 @@ def start(base, augmented):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.fixture(scope="module")
+def data(tokenizer):
     made = corpus()
     return encode_examples(tokenizer, made.prompts, made.outputs, 100)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.errors import InputError
-from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import (
     IGNORED,
     Examples,
@@ -17,11 +16,6 @@ from tasc.training.core.batch import (
     plan_epoch,
 )
 from tests import pico
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 def row(data: Examples, i: int) -> tuple[list[int], list[bool]]:

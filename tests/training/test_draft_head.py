@@ -30,11 +30,6 @@ OPTIONS = HeadOptions(
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
-@pytest.fixture(scope="module")
 def result(base, tmp_path_factory):
     work = tmp_path_factory.mktemp("work")
     return train_head(str(base), corpus(), corpus(first=12), OPTIONS, work=work)

@@ -3,15 +3,13 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import collate, encode_examples
 from tasc.training.objectives.language import learner, summed_loss, target_logits
 from tests import pico
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    tokenizer = load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+def data(tokenizer):
     prompts, outputs = zip(*(text.split("\n") for text in pico.TEXTS), strict=True)
     return encode_examples(tokenizer, [p + "\n" for p in prompts], outputs, 200)
 

@@ -68,8 +68,7 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
     A command that only counts outputs (``chat_template_of`` is empty) gets the messages without
     roles. Without a chat template, chats stay unwritten, and reading their prompts is an error.
 
-    Raises:
-        InputError: a chat template cannot be used, or the models have different ones.
+    Raises InputError if a chat template cannot be used, or the models have different ones.
     """
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts

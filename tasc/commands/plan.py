@@ -101,8 +101,7 @@ class Plan:
 def read(path: Path, overrides: Overrides) -> Plan:
     """Read and check a whole recipe before any of it runs.
 
-    Raises:
-        RecipeError: with all that is wrong with the file in one line.
+    Raises RecipeError with all that is wrong with the file in one line.
     """
     raw, twice = read_yaml(path)
     problems = [f"the key {name!r} is there twice: rename or remove one" for name in twice]

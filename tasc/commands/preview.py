@@ -31,8 +31,7 @@ class PlannedStep(Record):
 def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
     """Return the steps of ``plan``. Runs and writes nothing.
 
-    Raises:
-        InputError: ``tasc run`` would refuse to write an output, or a local model or tokenizer.
+    Raises InputError if ``tasc run`` would refuse an output, or a local model or tokenizer.
     """
     for name, step in plan.steps.items():
         check_output(output / name, force=True)

@@ -42,8 +42,7 @@ Documented = tuple[str, str, str]  # module, function without docstring, first l
 def read(source: Source, split: str) -> Table:
     """Return a built-in task's split.
 
-    Raises:
-        InputError: the task, split or column does not exist, or Python has no library source.
+    Raises InputError if the task, split or column does not exist, or Python has no library source.
     """
     task, split = check(source, split)
     rows = task()[split]

@@ -71,16 +71,11 @@ def _chats(source: Source, before: str, after: str, names: Collection[str]) -> S
 
 
 def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
-    """Return the turns of a table of chats, each with the number of its row.
+    """Return the turns with text of a table of chats, each with the number of its row.
 
     A chat's first message is never a turn. If there are prompt and completion columns, only the
-    completion has turns.
-
-    Returns:
-        the turns with text, and the number dropped: turns without text, and rows without turns.
-
-    Raises:
-        InputError: a row is not a chat.
+    completion has turns. Also returns the number dropped: turns without text, and rows without
+    turns. Raises InputError if a row is not a chat.
     """
     rows = list(_rows(source, table))
     kept = [turn for row in rows for turn in row if turn[1].output.strip()]

@@ -63,8 +63,7 @@ def text_of(contents: bytes, name: str) -> str:
 def json_object(contents: bytes, name: str) -> dict[str, Any]:
     """Parse a JSON object; ``name`` is used in the error.
 
-    Raises:
-        InputError: it is not a JSON object, is nested too deeply, or a text is not Unicode.
+    Raises InputError if it is none, is nested too deeply, or has a text that is not Unicode.
     """
     try:
         value = json.loads(text_of(contents, name))

@@ -15,9 +15,8 @@ _Result = TypeVar("_Result")
 def find_splits(source: Source) -> list[str]:
     """Return the names of the splits.
 
-    Raises:
-        InputError: the dataset or configuration does not exist.
-        UnavailableError: the Hub cannot be reached.
+    Raises InputError if the dataset or configuration does not exist, UnavailableError if the Hub
+    cannot be reached.
     """
     import datasets
 

@@ -18,8 +18,7 @@ _SHORTEST = 64  # bytes that a line counts for: even an empty one takes time
 def bytes_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file with their line ends; files named .gz are decompressed.
 
-    Raises:
-        InputError: the file cannot be read, a line is too long, or it is a decompression bomb.
+    Raises InputError if the file cannot be read, a line is too long, or it is a decompression bomb.
     """
     return (line for _, line in _offset_lines(path, 0, None))
 

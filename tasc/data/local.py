@@ -61,8 +61,7 @@ def is_local(path: str) -> bool:
 def find_splits(path: str) -> dict[str, list[Path]]:
     """Return the files of each split, in the order train, validation, test.
 
-    Raises:
-        InputError: the path does not exist, or the folder has no file named after a split.
+    Raises InputError if the path does not exist, or the folder has no file named after a split.
     """
     path_ = Path(path).expanduser()
     if path_.is_file():

@@ -14,11 +14,7 @@ INPUT_FIELD = "input"  # in a template: the input column, whatever its name
 
 @dataclass(frozen=True)
 class Source:
-    """A task's data.
-
-    Raises:
-        InputError: the template is malformed or shows the output.
-    """
+    """A task's data. Raises InputError if the template is malformed or shows the output."""
 
     # ``builtin:NAME``, a file (JSONL, JSON, CSV, TSV or Parquet, also .gz), a folder with a file
     # per split, or a Hub id.

@@ -22,10 +22,8 @@ def csv_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Colum
     """Yield columns of a CSV file with a header, as text, ``size`` rows at a time.
 
     The separator is the comma, semicolon or tab that is most frequent in the header. Empty lines
-    are skipped. Fields missing at the end of a row are None.
-
-    Raises:
-        InputError: a quote is not closed, a row is wider than the header, or a column is missing.
+    are skipped. Fields missing at the end of a row are None. Raises InputError if a quote is not
+    closed, a row is wider than the header, or a column is missing.
     """
     rows = _csv_rows(path)
     names = next(rows, [])

@@ -85,8 +85,7 @@ def within(
     One training step of each kind is measured. The baseline and TASC-ft train on the same number
     of tokens, for at least two epochs, and are evaluated on ``validation`` examples after each.
 
-    Raises:
-        InputError: the time is too short.
+    Raises InputError if the time is too short.
     """
     training, decoding = _measure(made, model, tokenizer, corpus)
     _, outputs = _lengths(_written(corpus, tokenizer), tokenizer)

@@ -1,7 +1,6 @@
 """Write a model folder that transformers loads without this package."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tasc.models.folder.files import (
 )
 from tasc.models.folder.quiet import quiet
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.vocab.exports import export
 
 _CONFIG = "tokenizer_config.json"
 _FAST = "PreTrainedTokenizerFast"
@@ -112,9 +112,7 @@ def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:
     them; an empty ``auto_map`` makes it read tokenizer.json unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.tokenizer.save(os.fspath(folder / "tokenizer.json"))
-    for name, contents in tokenizer.files.items():
-        (folder / name).write_bytes(contents)
+    export.save(tokenizer.tokenizer, tokenizer.files, folder)
     stated = json.loads(tokenizer.files.get(_CONFIG, b"{}"))
     for change in (
         {},

@@ -41,14 +41,17 @@ class Dictated(Target):
 
     text: np.ndarray  # (T,), after the prompt
 
+    def check(self, prompt: np.ndarray, room: int) -> None:
+        self.prompt_length = len(prompt)
+        super().check(prompt, room)
+
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
-        self.prompt_length = len(prompts[0])
         return self._dictate(super().join(prompts, hidden=hidden), np.zeros(1, np.int64))
 
     def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
         depths = tree_inputs(trees[0][1])[1]
         at = self.kv_cache.length - self.prompt_length + 1
-        return self._dictate(super().score(last, trees, skipped)[0], at + depths)[None]
+        return self._dictate(super().score(last, trees, skipped)[0], (at + depths)[skipped:])[None]
 
     def _dictate(self, rows: torch.Tensor, positions: np.ndarray) -> torch.Tensor:
         tokens = self.text[np.minimum(positions, len(self.text) - 1)].astype(np.int64)

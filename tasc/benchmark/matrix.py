@@ -23,7 +23,6 @@ from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
-from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.prefix import common_prefix
 from tasc.models.target import Target
 from tasc.options.constraint import Constraint
@@ -143,7 +142,6 @@ def prepare(
             model.end_ids[0],
             indexes=[load_index(Path(parse_path(i)[1]), model.tokenizer) for i in options.indexes],
             target=model.target,
-            cache=cache_folder(),
             progress=progress,
             draft_head=Path(options.draft_head) if options.draft_head else None,
             token_counts=Path(options.token_counts) if options.token_counts else None,

@@ -147,8 +147,8 @@ def accepted_spans(
     """
     tokens = made.tokens.tolist()
     told = None if made.sources is None else [SOURCES[i] for i in made.sources]
-    text, at = decode(tokens), 1  # the first token is the prompt's forward's
-    for count in made.accepted:
+    text, at = decode(tokens), 0
+    for count in (made.prefilled - 1, *made.accepted):
         named = ["other"] * count if told is None else told[at : at + count]
         for name, run in groupby(named):
             begin, at = at, at + len(list(run))

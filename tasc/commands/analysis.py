@@ -111,7 +111,9 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
             drafts = search(simulations, start, grid, progress=context.progress)
             if options.serve:
                 start, sizes = Setting(width=1, tree_size=options.chains[0]), options.chains
-                chains = search(simulations, start, {"tree_size": sizes}, progress=context.progress)
+                after = replace(simulations.references, drafts_first=False)  # as engines draft
+                runs = replace(simulations, references=after)
+                chains = search(runs, start, {"tree_size": sizes}, progress=context.progress)
                 served = served_drafts(options.serve, chains)
             structured = _structured(options, context, found, tokenizer, new_tokens, simulations)
     drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))

@@ -16,7 +16,7 @@ from tasc._native import Acceptance
 from tasc.decoding.core.account import Account, Pace, Typical
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Drafter, HasCostlyDrafts, inner
-from tasc.models.cost_model import CostModel
+from tasc.models.cost_model import CostModel, Seconds
 
 MOST_NODES = 64  # of a draft
 FIRST_DRAFT = 4  # nodes, while the cost of drafting is unknown
@@ -68,7 +68,7 @@ class Adaptive:
         self.account, self.acceptance = Account(), Acceptance()
         self.decided = Counter[str]()  # drafted, not worth it, paused, probed, plain, trial
         self.steps = 0
-        self.trial = False  # whether this step is one
+        self.trial = self.reads = False  # whether this step is one; whether it reads the prompt
         self.next_trial, self.trial_interval = FIRST_TRIAL, FIRST_TRIAL
         self.plain = 0  # coming steps without drafts, to measure their cost
         self.begun = self.open = 0  # sequences that began this step, and those not recorded yet
@@ -83,10 +83,13 @@ class Adaptive:
         self.probe_seconds = Typical()
         self.samples = True  # whether drafts are sampled, so that all their nodes are verified
 
-    def begin(self, max_nodes: int) -> Step:
-        """Begin one sequence's part of a step; the parts of a batch overlap."""
+    def begin(self, max_nodes: int, prompt: int = 0) -> Step:
+        """Begin one sequence's part of a step; the parts of a batch overlap.
+
+        ``prompt``: tokens that the step reads first, of the prompt of a single sequence.
+        """
         if self.open == 0:
-            self._begin_step()
+            self._begin_step(prompt)
         self.begun, self.open = self.begun + 1, self.open + 1
         if self.begun > self.sequences:  # more than in the step before
             self._set_sequences(self.begun)
@@ -112,13 +115,13 @@ class Adaptive:
     def record(self, step: Step, tokens: np.ndarray) -> None:
         """Record the ``tokens`` (k,) int32 that the step committed."""
         begin = self.clock()
-        if self.open == self.begun and self.learns:
+        if self.open == self.begun and self.learns and not self.reads:
             self._record_forward(begin - self.ready)
         draft, drafted = step.proposed, step.max_nodes > 0 and not step.is_probe
         if len(draft) or step.is_probe:
             self.acceptance.learn(draft.tokens, draft.parents, draft.probabilities, tokens)
         step.seconds += self.clock() - begin
-        verifying = spent = float(self.adds[step.nodes] - self.adds[step.nodes_before])
+        verifying = spent = float(self.present[step.nodes] - self.present[step.nodes_before])
         if step.is_probe:
             self.decided["probed"] += 1
             self.probe_seconds.add(step.seconds)
@@ -133,20 +136,25 @@ class Adaptive:
                 left = self._seconds_left + step.reserved * self.together
                 spent = min(spent, max(left, verifying))
         self.open -= 1
-        self.pace.add(self.forward + spent, len(tokens))
+        if not self.reads:
+            self.pace.add(self.forward + spent, len(tokens))
         account = self.account
         account.balance += step.reserved
         account.drafted = account.drafted or spent > 0
         saved = (len(tokens) - 1) / self.sequences - spent / self.together
         account.record(saved, len(tokens) / self.sequences, account.least(self._token_cost))
 
-    def _begin_step(self) -> None:
+    def _begin_step(self, prompt: int) -> None:
         if self.begun not in (0, self.sequences):
             self._set_sequences(self.begun)
         self.begun = self.nodes = 0
+        self.reads, self.trial, self.present = prompt > 0, False, self.adds
+        if self.reads:
+            times = self.cost.at(prompt + np.arange(MOST_NODES + 1))
+            self.present = times - times[0]
+            return
         self.steps += 1
         self.plain = max(self.plain - 1, 0)
-        self.trial = False
         due = self.learns and self.steps >= self.next_trial
         if due and self.account.balance >= self.account.least(self._token_cost):
             self._begin_trial()
@@ -157,7 +165,8 @@ class Adaptive:
         times = self.cost.at(self.tokens)
         self.together = float(times[0])  # seconds of a step without drafts
         self.forward = self.together / sequences
-        self.adds = times - times[0]  # [n]: seconds that n nodes add to a step
+        self.adds: Seconds = times - times[0]  # [n]: seconds that n nodes add to a step
+        self.present = self.adds  # the same in the present step
 
     @property
     def _token_cost(self) -> float:
@@ -182,7 +191,7 @@ class Adaptive:
     @property
     def extra(self) -> np.ndarray:
         """[n]: seconds that n nodes add to the step beyond its other drafts, (65,)."""
-        adds = self.optimistic if self.trial else self.adds
+        adds = self.optimistic if self.trial else self.present
         found: np.ndarray = adds[self.nodes : self.nodes + MOST_NODES + 1] - adds[self.nodes]
         return found
 
@@ -264,14 +273,17 @@ class AdaptiveDrafter:
         self.drafter, self.policy = drafter, policy
         own = inner(drafter)
         self.costly = own if isinstance(own, HasCostlyDrafts) else None
+        self.step: Step | None = None
+        self.unread = 0  # tokens of the prompt, until the first step
 
     def start(self, prompt: np.ndarray) -> None:
-        self.step: Step | None = None  # the prompt's first token is committed without one
+        self.step = None
         self.policy.open = 0  # sequences begin between steps: abandon one that was not recorded
+        self.unread = len(prompt)
         self.drafter.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
-        step = self.step = self.policy.begin(max_nodes)
+        step = self.step = self.policy.begin(max_nodes, self.unread)
         if self.costly is not None:
             self.costly.max_seconds = step.max_seconds
         if not step.max_nodes:
@@ -284,4 +296,5 @@ class AdaptiveDrafter:
         if self.step is not None:
             self.policy.record(self.step, tokens)
             self.step = None
+        self.unread = 0
         self.drafter.observe(tokens)

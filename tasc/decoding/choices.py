@@ -17,19 +17,19 @@ from scipy.special import softmax
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.data.choices import check_labels
-from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer
 from tasc.decoding.core.resources import end_ids
 from tasc.decoding.library import Prompt, ids_of
 from tasc.errors import InputError
+from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.packed import native_threads
 from tasc.models.static import target_from_model
-from tasc.models.target import Target
+from tasc.models.target import Target, after
 
 _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
 _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
 _FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token; later ones double
-_LONGEST_CHAIN = 512  # tokens of a prompt that is read together with the trie
 
 Rows = dict[tuple[int, ...], np.ndarray]  # log-probabilities (V,) after the tokens of a prefix
 
@@ -118,7 +118,7 @@ class Labels:
         found = np.empty((len(prompts), len(self.tokens)))
         read = np.full_like(lengths, target.open_shared(prompts))
         with native_threads(target.model):
-            if not target.chains_only and (lengths - read).max() > _LONGEST_CHAIN:
+            if not target.chains_only and (lengths - read).max() > LONGEST_CHAIN:
                 target.join([prompt[: max(len(prompt) - 1, 1)] for prompt in prompts])
                 read = lengths - 1
             for part in parts:
@@ -171,8 +171,9 @@ class Labels:
             steps.append(len(tree))
         made = Generation(self.outputs[best], steps, [0] * len(steps), finish="end")
         timer.end("forward")
-        timer.add_prefill([made.timeline])
-        made.timeline.forward = timer.seconds["forward"]
+        made.timeline.prefill, made.timeline.forward = (
+            timer.seconds[phase] for phase in ("prefill", "forward")
+        )
         masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
         made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
         return made
@@ -202,11 +203,8 @@ def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
 @torch.inference_mode()
 def _score(target: Target, prompts: Sequence[np.ndarray], part: Part, end: int) -> np.ndarray:
     """Return the log-probabilities (B, m) of a part's labels after the unread ``prompts``."""
-    tree, trees = part.tree, []
-    for prompt in prompts:
-        before = chain(prompt[1:])
-        parents = tree.parents + np.int32(len(before))  # the prompt's last token is the root
-        trees.append((np.append(before.tokens, tree.tokens), np.append(before.parents, parents)))
+    tree = part.tree
+    trees = [after(prompt, (tree.tokens, tree.parents)) for prompt in prompts]
     skipped = min(map(len, prompts)) - 1
     logits = target.score([int(prompt[0]) for prompt in prompts], trees, skipped)
     tokens, rows = torch.from_numpy(tree.tokens).long(), torch.from_numpy(tree.parents + 1).long()

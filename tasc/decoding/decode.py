@@ -29,7 +29,7 @@ from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.certified_head import Logits, TopLogits
 from tasc.models.packed import native_threads
-from tasc.models.target import Target
+from tasc.models.target import Target, Tree
 
 __all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
 
@@ -106,9 +106,7 @@ def generate_all(
             free = min(len(waiting), batch_size - len(live))
             if joining := [waiting.pop() for _ in range(free)]:
                 live += joining
-                _stream(joining, _prefill(target, joining))
-            else:
-                _stream(live, _step(target, live, budget))
+            _step(target, joining or live, budget)
             _retire(target, live)
     return [sequence.result for sequence in sequences]
 
@@ -125,8 +123,8 @@ class _Sequence:
         self.finished = ""
         self.result = Generation(_NO_PATH)
 
-    def begin(self, device: torch.device) -> None:
-        """Make the drafter when the sequence joins the batch."""
+    def begin(self, target: Target) -> None:
+        """Make and start the drafter when the sequence joins the batch."""
         request = self.request
         self.drafter = request.drafter()
         own = inner(self.drafter)
@@ -138,10 +136,14 @@ class _Sequence:
         self.masks = None if request.grammar is None else Masks(request.grammar)
         self.adjust: Processors | Masks | None = self.masks
         if request.processors:
-            given = request.processors, request.prompt, self.limit, device
+            given = request.processors, request.prompt, self.limit, target.device
             self.adjust = Processors(*given, self.masks)
+        self.drafts_first = not self.uses_hidden_states and target.can_read(request.prompt)
+        self.drafter.start(request.prompt)
 
     def draft(self, max_nodes: int) -> Draft:
+        if not self.tokens and not self.drafts_first:
+            return Draft()
         room = self.limit - len(self.tokens) - 1  # the bonus token comes last
         max_nodes = min(max_nodes, room)
         draft = self.drafter.draft(max_nodes)
@@ -202,54 +204,58 @@ class _Sequence:
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
 
 
-def _prefill(target: Target, joining: Sequence[_Sequence]) -> list[np.ndarray]:
-    """Read the prompts, commit their first tokens, and start the drafters."""
-    for sequence in joining:
-        sequence.begin(target.device)
-    timer = PhaseTimer()
-    reads = any(sequence.uses_hidden_states is not None for sequence in joining)
-    prompts = [sequence.request.prompt for sequence in joining]
-    rows = _logits(joining, lambda: target.join(prompts, hidden=reads)[:, None], [1] * len(prompts))
-    committed = [
-        s.commit([s.verify(Draft(), row)[1]]) for s, row in zip(joining, rows, strict=True)
-    ]
-    timer.end("prefill")
-    for i, sequence in enumerate(joining):
-        prompt = sequence.request.prompt
-        sequence.drafter.start(prompt)
-        hidden = None if target.states is None else target.states[i, : len(prompt)]
-        sequence.observe(committed[i], Draft(), hidden, rows[i], _NO_PATH)
-    timer.end("draft")
-    timer.add_prefill([sequence.result.timeline for sequence in joining])
-    return committed
+def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> None:
+    """Draft, score, verify, commit and observe once, for all ``sequences``.
 
-
-def _step(target: Target, live: Sequence[_Sequence], max_nodes: int) -> list[np.ndarray]:
-    """Draft, score, verify, commit and observe once, for all sequences."""
-    timer = PhaseTimer()
-    drafts = [sequence.draft(max_nodes) for sequence in live]
+    Sequences without output join, and read their prompts.
+    """
+    joins, timer = not sequences[0].tokens, PhaseTimer()
+    if joins:
+        for sequence in sequences:
+            sequence.begin(target)
+    drafts = [sequence.draft(max_nodes) for sequence in sequences]
     timer.end("draft")
-    last = [sequence.tokens[-1] for sequence in live]
-    trees = [(draft.tokens, draft.parents) for draft in drafts]
-    rows = _logits(live, lambda: target.score(last, trees), [len(draft) + 1 for draft in drafts])
+    trees, sizes = [(d.tokens, d.parents) for d in drafts], [len(d) + 1 for d in drafts]
+    rows = _logits(sequences, lambda: (_read if joins else _score)(target, sequences, trees), sizes)
     timer.end("forward")
-    verified = [s.verify(d, r) for s, d, r in zip(live, drafts, rows, strict=True)]
+    verified = [s.verify(d, r) for s, d, r in zip(sequences, drafts, rows, strict=True)]
     timer.end("verify")
-    target.keep([path for path, _ in verified])
+    if not joins or len(drafts[0]):
+        target.keep([path for path, _ in verified])
     committed = [
         sequence.commit([*draft.tokens[path].tolist(), bonus])
-        for sequence, draft, (path, bonus) in zip(live, drafts, verified, strict=True)
+        for sequence, draft, (path, bonus) in zip(sequences, drafts, verified, strict=True)
     ]
     timer.end("commit")
-    for i, sequence in enumerate(live):
-        hidden = None if target.states is None else target.states[i, : len(rows[i])]
+    for i, sequence in enumerate(sequences):
+        states = len(sequence.request.prompt) if joins else len(rows[i])
+        hidden = None if target.states is None else target.states[i, :states]
         sequence.observe(committed[i], drafts[i], hidden, rows[i], verified[i][0])
     timer.end("draft")
-    timer.add_step([sequence.result.timeline for sequence in live])
-    for sequence, draft, tokens in zip(live, drafts, committed, strict=True):
-        sequence.result.drafted.append(len(draft))
-        sequence.result.accepted.append(len(tokens) - 1)
-    return committed
+    share = timer.add_prefill if joins else timer.add_step
+    share([sequence.result.timeline for sequence in sequences])
+    for sequence, draft, tokens in zip(sequences, drafts, committed, strict=True):
+        if joins:
+            sequence.result.prefilled = len(tokens)
+        else:
+            sequence.result.drafted.append(len(draft))
+            sequence.result.accepted.append(len(tokens) - 1)
+    for sequence, tokens in zip(sequences, committed, strict=True):
+        if sequence.request.on_tokens is not None:  # the caller's time is not measured
+            sequence.request.on_tokens(tokens)
+
+
+def _read(target: Target, sequences: Sequence[_Sequence], trees: Sequence[Tree]) -> torch.Tensor:
+    """Read the prompts, and score the tree of a sequence that is decoded alone."""
+    prompts = [sequence.request.prompt for sequence in sequences]
+    if len(trees[0][0]):
+        return target.read(prompts[0], trees[0])
+    hidden = any(sequence.uses_hidden_states is not None for sequence in sequences)
+    return target.join(prompts, hidden=hidden)[:, None]
+
+
+def _score(target: Target, sequences: Sequence[_Sequence], trees: Sequence[Tree]) -> torch.Tensor:
+    return target.score([sequence.tokens[-1] for sequence in sequences], trees)
 
 
 def _logits(
@@ -263,13 +269,6 @@ def _logits(
     if head is not None and head.pays and all(counts):
         return head.top(forward, sizes, max(counts))
     return [own[:size] for own, size in zip(forward(), sizes, strict=True)]
-
-
-def _stream(sequences: Sequence[_Sequence], committed: Sequence[np.ndarray]) -> None:
-    """Hand over the committed tokens; the caller's time is not measured."""
-    for sequence, tokens in zip(sequences, committed, strict=True):
-        if sequence.request.on_tokens is not None:
-            sequence.request.on_tokens(tokens)
 
 
 def _retire(target: Target, live: list[_Sequence]) -> None:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tasc.decoding.core.draft import Draft
 from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
+from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 LONGEST = 256  # tokens of an output, as in a bench
@@ -20,7 +22,8 @@ class References:
     """Prompts (L_i,) int32 and their outputs (T_i,) int32, without the ``end`` token.
 
     As in a decoding loop, an output has at most ``max_new_tokens``, including the end token, and
-    drafts are cut to chains if the target scores ``chains_only``.
+    drafts are cut to chains if the target scores ``chains_only``. ``drafts_first``: whether drafts
+    begin with the prefill, as where one sequence is decoded at a time.
     """
 
     prompts: Sequence[np.ndarray]
@@ -28,6 +31,7 @@ class References:
     end: int
     max_new_tokens: int = LONGEST
     chains_only: bool = False
+    drafts_first: bool = False
 
     @classmethod
     def of(
@@ -39,7 +43,10 @@ class References:
         *,
         chains_only: bool = False,
     ) -> "References":
-        """Encode at most MOST_SAMPLES examples, spread evenly. Raises InputError for none."""
+        """Encode at most MOST_SAMPLES examples, spread evenly. Raises InputError for none.
+
+        Drafts begin with the prefill unless the target scores ``chains_only``.
+        """
         count = len(outputs)
         if not count:
             raise InputError("a simulation needs outputs: pass a split that has examples")
@@ -47,7 +54,8 @@ class References:
         prompt_ids, output_ids = (
             tokenizer.encode([texts[i] for i in chosen]).split() for texts in (prompts, outputs)
         )
-        return cls(prompt_ids, output_ids, tokenizer.eos_id, max_new_tokens, chains_only)
+        limits = max_new_tokens, chains_only, not chains_only
+        return cls(prompt_ids, output_ids, tokenizer.eos_id, *limits)
 
     def targets(self) -> list[np.ndarray]:
         """Return the tokens that the target writes: (≤ max_new_tokens,) int32 per output."""
@@ -61,22 +69,24 @@ class References:
 def simulate(factory: Factory, references: References, tree_size: int) -> StepStats:
     """Decode ``references`` as the loop would, teacher-forced, with ``tree_size`` nodes per draft.
 
-    ``factory`` makes the drafter of each output. The prefill commits the first token; a step
-    commits the drafted tokens that agree with the output and one more, up to the end token.
+    ``factory`` makes the drafter of each output. A step commits the drafted tokens that agree with
+    the output and one more, up to the end token. The prefill is the first step. It drafts only
+    with ``drafts_first``, after prompts that are read together with a draft.
     """
-    drafted, accepted, steps = list[int](), list[int](), list[int]()
+    drafted, accepted, begins = list[int](), list[int](), list[int]()
     targets, seconds, ended = references.targets(), 0.0, 0
     for prompt, target in zip(references.prompts, targets, strict=True):
-        known, drafter, was_drafted = len(drafted), factory(), False
+        begins.append(len(drafted))
         begin = time.perf_counter()
+        drafter = factory()
         drafter.start(prompt)
-        drafter.observe(target[:1])
         seconds += time.perf_counter() - begin
-        rest = target[1:]
+        drafts = references.drafts_first and len(prompt) <= LONGEST_CHAIN
+        rest, was_drafted = target, False
         while len(rest):
             room = references.max_new_tokens - (len(target) - len(rest)) - 1
             begin = time.perf_counter()
-            draft = drafter.draft(min(tree_size, room))
+            draft = drafter.draft(min(tree_size, room)) if drafts else Draft()
             draft = draft.best_chain() if references.chains_only else draft
             seconds += time.perf_counter() - begin
             agreeing = len(draft.path_of(rest))
@@ -87,9 +97,19 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
             seconds += time.perf_counter() - begin
             drafted.append(len(draft))
             accepted.append(len(committed) - 1)
-        steps.append(len(drafted) - known)
+            drafts = True
         ended += was_drafted
+    steps = np.diff([*begins, len(drafted)]) - 1
+    first = np.isin(np.arange(len(drafted)), begins)
+    nodes, tokens = np.array(drafted, int), np.array(accepted, int)
     lengths = np.array([len(target) for target in targets])
     return StepStats(
-        lengths, np.array(steps), np.array(drafted, int), np.array(accepted, int), seconds, ended
+        lengths,
+        steps,
+        nodes[~first],
+        tokens[~first],
+        seconds,
+        ended,
+        prefilled=tokens[first] + 1,
+        scored=nodes[first],
     )

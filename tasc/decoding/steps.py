@@ -15,7 +15,7 @@ _TAIL = 0.025  # on either side of the interval
 
 @dataclass(frozen=True, eq=False)
 class StepStats:
-    """Counts of decoding steps after the prefill, which commits the first token."""
+    """Counts of decoding steps after the prefill."""
 
     tokens: np.ndarray  # (N,) per output, including the end token
     steps: np.ndarray  # (N,) per output
@@ -24,6 +24,9 @@ class StepStats:
     draft_seconds: float  # spent in the drafter
     # Simulation only: outputs whose end token was drafted. ``accepted`` counts it as a bonus token.
     ended: int = 0
+    prefilled: np.ndarray | int = 1  # (N,) tokens that the prefill of each output committed
+    # Simulation only: (N,) nodes that the prefill scored.
+    scored: np.ndarray | int = 0
 
     @classmethod
     def of(cls, generations: Sequence[Generation]) -> "StepStats":
@@ -33,6 +36,7 @@ class StepStats:
             np.array([nodes for g in generations for nodes in g.drafted], int),
             np.array([tokens for g in generations for tokens in g.accepted], int),
             sum(g.timeline.draft for g in generations),
+            prefilled=np.array([g.prefilled for g in generations], int),
         )
 
     @property
@@ -44,16 +48,18 @@ class StepStats:
     def tokens_per_step(self) -> float:
         """Mean number of tokens committed per step (accepted + 1), including the end token.
 
-        The prefill and its token do not count; steps without a draft do. 1 if there are no steps.
+        The prefill and its tokens do not count; steps without a draft do. 1 if there are no steps.
         """
-        return float(_tokens_per_step(self.tokens.sum() - self.samples, self.steps.sum()))
+        later = self.tokens - self.prefilled
+        return float(_tokens_per_step(later.sum(), self.steps.sum()))
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % confidence interval of ``tokens_per_step``, by bootstrap over outputs."""
         rng = np.random.default_rng(0)
         drawn = [rng.integers(self.samples, size=self.samples) for _ in range(_RESAMPLES)]
-        tokens = np.array([self.tokens[outputs].sum() - self.samples for outputs in drawn])
+        later = self.tokens - self.prefilled
+        tokens = np.array([later[outputs].sum() for outputs in drawn])
         steps = np.array([self.steps[outputs].sum() for outputs in drawn])
         low, high = np.quantile(_tokens_per_step(tokens, steps), [_TAIL, 1 - _TAIL]).tolist()
         return low, high
@@ -81,8 +87,8 @@ class StepStats:
 
     def ms_per_sample(self, prompts: Sequence[np.ndarray], cost: CostModel) -> float:
         """Predict milliseconds per output: prefill of ``prompts`` (L_i,), drafts, and forwards."""
-        reading = cost.at([max(len(prompt), 1) for prompt in prompts]).sum()
-        seconds = float(reading + cost.at(self.drafted + 1).sum()) + self.draft_seconds
+        read = np.array([max(len(prompt), 1) for prompt in prompts]) + self.scored
+        seconds = float(cost.at(read).sum() + cost.at(self.drafted + 1).sum()) + self.draft_seconds
         return 1000 * seconds / self.samples
 
     def ms_by_turn(self, prompts: Sequence[np.ndarray], cost: CostModel) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tasc.errors import InputError
 
 CONTEXT = 128
+LONGEST_CHAIN = 512  # tokens of a prompt that is read together with a tree
 SUCCESSORS = 8  # largest logits of a row, which recycling reads
 TOKEN_COST = 0.05  # of a forward of one token: the cost of one more token on a CPU
 WINDOW = 9  # forwards remembered per size

@@ -16,12 +16,19 @@ from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
+from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 from tasc.models.prefix import Prefix
 from tasc.models.ragged import Ragged
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
+
+
+def after(prompt: np.ndarray, tree: Tree) -> Tree:
+    """Return ``prompt`` (L,) int32 without its first token, as a chain with ``tree`` at its end."""
+    chain = np.arange(-1, len(prompt) - 2, dtype=np.int32)
+    return np.append(prompt[1:], tree[0]), np.append(chain, tree[1] + np.int32(len(chain)))
 
 
 class Target:
@@ -191,6 +198,25 @@ class Target:
         """
         self.kv_cache.clear()
         self.kv_cache.fill(list(lengths))
+
+    def can_read(self, prompt: np.ndarray) -> bool:
+        """Return whether ``read`` takes ``prompt`` (L,): the only one of a batch, not too long."""
+        unread = len(prompt) - self.shared
+        return not self.chains_only and self.kv_cache.rows == 1 and unread <= LONGEST_CHAIN
+
+    @torch.inference_mode()
+    def read(self, prompt: np.ndarray, tree: Tree) -> torch.Tensor:
+        """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
+
+        One forward reads both. Then sequence and tree are as after ``score`` with the prompt's last
+        token.
+        """
+        known = self.open_shared([prompt])
+        self.restart([known])
+        before = len(prompt) - 1 - known
+        logits = self.score([int(prompt[known])], [after(prompt[known:], tree)], before)
+        self.kv_cache.advance(before)
+        return logits
 
     @torch.inference_mode()
     def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:

@@ -45,6 +45,13 @@ class TableTarget:
         self.sequence = prompts[0].tolist()
         return self.logits[self.sequence[-2], self.sequence[-1]][None]
 
+    def can_read(self, prompt: np.ndarray) -> bool:
+        return True
+
+    def read(self, prompt: np.ndarray, tree: Tree) -> torch.Tensor:
+        self.sequence = prompt[:-1].tolist()
+        return self.score([int(prompt[-1])], [tree])
+
     def score(self, last: Sequence[int], trees: Sequence[Tree]) -> torch.Tensor:
         self.pending = [(self.sequence[-1], last[0])]
         for token, parent in zip(*(part.tolist() for part in trees[0]), strict=True):

@@ -227,6 +227,18 @@ def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
     assert (len(held.draft(64)) > 0) == asks
 
 
+def test_a_draft_with_the_prompt_is_priced_by_the_forward_that_reads_both():
+    knee = CostModel((1, 16, 80), (0.010, 0.0101, 0.5))
+    policy, drafter = Adaptive(knee), Scripted(chain(np.full(9, 9, np.int32)))
+    held = AdaptiveDrafter(drafter, policy)
+    held.start(np.arange(1, 33, dtype=np.int32))
+    assert len(held.draft(9)) == 0
+    held.observe(ints(9))
+    assert len(held.draft(9)) > 0
+    held.start(ints(1))
+    assert len(held.draft(9)) > 0
+
+
 def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():
     typical = Typical()
     for seconds, expected in ((0.01, 0.01), (9.0, 0.012), (0.0, 0.01)):

@@ -78,7 +78,7 @@ def test_parts_and_long_prompts_give_the_same_scores(monkeypatch):
     monkeypatch.setattr(choices, "_MOST_NODES", 4)
     assert len(list(trie_parts(LABELS, 4))) > 3
     check(model)
-    monkeypatch.setattr(choices, "_LONGEST_CHAIN", 2)
+    monkeypatch.setattr(choices, "LONGEST_CHAIN", 2)
     check(model)
     static = StaticTarget(model, graphs=False)
     few = Labels(LABELS[:3], END)

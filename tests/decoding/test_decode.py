@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -45,8 +47,42 @@ def test_a_perfect_draft_is_accepted_whole(target):
     expected = plain(target, ints(5, 6, 7), 21).tokens
     result = generate(target, Fixed(expected), ints(5, 6, 7), max_new_tokens=21, budget=4)
     assert result.tokens.tolist() == expected.tolist()
-    assert result.accepted == [4, 4, 4, 4]
+    assert (result.prefilled, result.accepted) == (5, [4, 4, 4, 0])
     assert result.decoding_steps == 5
+
+
+@pytest.mark.parametrize("shared", [0, 3])
+def test_one_forward_reads_a_prompt_and_scores_a_tree(target, shared):
+    prompt, tree = ints(9, 8, 7, 6, 5), (ints(11, 12, 13, 14), ints(-1, 0, 0, -1))
+    target.prefill(prompt[:-1], 16)
+    rows = target.score(prompt[-1:], [tree])
+    target.keep([ints(0, 2)])
+    then = target.score([3], [(ints(), ints())])
+    target.share(prompt[:shared])
+    try:
+        target.begin(16)
+        assert target.can_read(prompt)
+        assert torch.allclose(target.read(prompt, tree), rows, atol=1e-5)
+        target.keep([ints(0, 2)])
+        assert torch.allclose(target.score([3], [(ints(), ints())]), then, atol=1e-5)
+    finally:
+        target.share(ints())
+
+
+def test_a_sequence_drafts_with_its_prompt_only_if_alone_and_the_prompt_is_short(
+    target, monkeypatch
+):
+    monkeypatch.setattr("tasc.models.target.LONGEST_CHAIN", 3)
+    for prompt, size, prefilled in (
+        (ints(5, 6, 7), 1, 5),
+        (ints(5, 6, 7), 2, 1),
+        (ints(*range(1, 5)), 1, 1),
+    ):
+        expected = plain(target, prompt, 9).tokens
+        asked = [Request(prompt, partial(Fixed, expected))]
+        done = generate_all(target, asked, max_new_tokens=9, budget=4, batch_size=size)[0]
+        assert done.tokens.tolist() == expected.tolist()
+        assert done.prefilled == prefilled
 
 
 def test_an_end_token_inside_an_accepted_run_ends_the_output(target):

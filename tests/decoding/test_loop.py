@@ -155,7 +155,7 @@ def test_streamed_tokens_are_the_output(target, text):
     parts: list[np.ndarray] = []
     result = run(target, text, [whole], on_tokens=parts.append)
     assert np.concatenate(parts).tolist() == result.tokens.tolist() == whole.tolist()
-    assert [len(p) for p in parts] == [1, *(a + 1 for a in result.accepted)]
+    assert [len(p) for p in parts] == [result.prefilled, *(a + 1 for a in result.accepted)]
     assert all(p.dtype == np.int32 for p in parts)
 
 

@@ -110,9 +110,10 @@ def test_every_step_is_that_of_a_loop_that_says_the_references(heart, text):
 
     measured = StepStats.of(decode(method.prepare(Resources(known, end))))
     factory = method.prepare(Resources(known, end))
-    written = References(prompts, said, end, LIMIT, chains_only=target.chains_only)
+    chains_only = target.chains_only
+    written = References(prompts, said, end, LIMIT, chains_only, drafts_first=not chains_only)
     found = simulate(factory, written, method.budget)
-    for field in ("tokens", "steps", "drafted", "accepted"):
+    for field in ("tokens", "steps", "drafted", "accepted", "prefilled"):
         assert getattr(found, field).tolist() == getattr(measured, field).tolist(), field
     assert found.tokens_per_step == measured.tokens_per_step
     assert found.interval == measured.interval

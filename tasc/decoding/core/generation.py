@@ -17,7 +17,7 @@ Sources = Annotated[np.ndarray, PlainValidator(partial(np.asarray, dtype=np.uint
 
 @dataclass
 class Timeline:
-    """Seconds of one generation by phase; ``forward`` excludes the prefill.
+    """Seconds of one generation by phase; only ``draft`` includes that of the prefill.
 
     ``steps`` has (draft, forward, verify, commit) of each step. Time in ``on_tokens`` is the
     caller's and does not count.
@@ -58,9 +58,10 @@ class PhaseTimer:
 
     def add_prefill(self, timelines: Sequence[Timeline]) -> None:
         """Share the time of a prefill evenly among the sequences that joined."""
+        draft = self.seconds["draft"]
         for timeline in timelines:
-            timeline.prefill += self.seconds["prefill"] / len(timelines)
-            timeline.draft += self.seconds["draft"] / len(timelines)
+            timeline.prefill += (sum(self.seconds.values()) - draft) / len(timelines)
+            timeline.draft += draft / len(timelines)
 
     def add_step(self, timelines: Sequence[Timeline]) -> None:
         """Share the time of a step evenly among the sequences of the batch."""
@@ -75,11 +76,12 @@ class Generation:
     """The tokens of one sequence and how they came about.
 
     ``tokens`` (T,) int32: without the prompt, with the end token if there is one. The prefill
-    commits the first token, steps the others. ``drafted[i]`` and ``accepted[i]`` count the nodes
-    drafted and accepted in step i. ``finish``: "end" after an end token, "stop" after a stop
-    rule, or if a grammar's output is complete and there are no end tokens; "length" at the limit,
-    which also cuts a grammar's output. ``sources`` (T,) uint8: as in ``ReportsSources``, None if
-    the drafter does not report them. ``probability``: of a chosen label among all labels.
+    commits the first ``prefilled`` ones, steps the others. ``drafted[i]`` and ``accepted[i]`` count
+    the nodes drafted and accepted in step i after the prefill. ``finish``: "end" after an end
+    token, "stop" after a stop rule, or if a grammar's output is complete and there are no end
+    tokens; "length" at the limit, which also cuts a grammar's output. ``sources`` (T,) uint8: as in
+    ``ReportsSources``, None if the drafter does not report them. ``probability``: of a chosen label
+    among all labels.
     """
 
     tokens: Tokens
@@ -89,6 +91,7 @@ class Generation:
     finish: str = "length"
     sources: Sources | None = None
     probability: float | None = None
+    prefilled: int = 1
 
     @property
     def decoding_steps(self) -> int:

@@ -23,7 +23,10 @@ class Drafter(Protocol):
         """Forget the last sequence and read ``prompt`` (L,) int32. Called once per sequence."""
 
     def draft(self, max_nodes: int) -> Draft:
-        """Propose at most ``max_nodes`` nodes after the observed tokens; change no state."""
+        """Propose at most ``max_nodes`` nodes after the observed tokens; change no state.
+
+        A sequence that is decoded alone also drafts after the prompt, before any token is observed.
+        """
 
     def observe(self, tokens: np.ndarray) -> None:
         """Learn the tokens (k,) int32 that a step committed: accepted path and bonus token."""
@@ -64,8 +67,8 @@ class UsesLogits(Protocol):
         """Receive the logits (n + 1, V) of a step before it is observed.
 
         Row 0 follows the last token, row i + 1 follows node i of ``draft``. ``draft`` is the tree
-        that was scored, which may be a part of the proposed one. The first call, after ``start``,
-        has an empty draft and the row after the prompt.
+        that was scored, which may be a part of the proposed one. In the first call, after
+        ``start``, row 0 follows the prompt.
         """
 
 

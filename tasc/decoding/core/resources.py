@@ -46,19 +46,17 @@ class Resources:
     """The corpus' outputs, each (T_i,) int32, the end token, and inputs of some methods.
 
     ``indexes``: saved ones, used instead of counting ``outputs``. ``target``: for methods that run
-    the model; ``cache``: the folder of their results. Methods with another vocabulary need the
-    target's ``tokenizer``, draft with ``draft`` (None: n-grams of bytes), and sample by
-    ``sampling`` (None: greedily).
-    ``draft_head`` is the folder of a head trained for that target. ``token_counts``, written by
-    ``tasc analyze`` with its tokenizer, ranks tokens for drafts that keep to frequent ones; without
-    it, ``outputs`` do. Drafts satisfy ``grammar``.
+    the model. Methods with another vocabulary need the target's ``tokenizer``, draft with ``draft``
+    (None: n-grams of bytes), and sample by ``sampling`` (None: greedily). ``draft_head`` is the
+    folder of a head trained for that target. ``token_counts``, written by ``tasc analyze`` with its
+    tokenizer, ranks tokens for drafts that keep to frequent ones; without it, ``outputs`` do.
+    Drafts satisfy ``grammar``.
     """
 
     outputs: Sequence[np.ndarray]
     end: int
     indexes: "Sequence[NgramIndex]" = ()
     target: "Target | None" = None
-    cache: Path | None = None
     progress: Progress = silent
     tokenizer: "LoadedTokenizer | None" = None
     draft: DraftSource | None = None

@@ -7,10 +7,7 @@ table's k continuations, each extended by its most probable successors. Departs:
 tree instead of a batch. ``context=false`` is the paper's bigram drafter, the default its mixed one.
 """
 
-import contextlib
-import hashlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,12 +16,11 @@ from transformers import PreTrainedModel
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
-from tasc.errors import InputError, IntegrityError
-from tasc.files.disk import replacing
+from tasc.errors import InputError
 from tasc.options.bounds import LONGEST, MOST_NODES, Bounded, within
 from tasc.progress import Progress, silent
 
-ROWS_A_FORWARD = 512
+TOKENS_PER_FORWARD = 512
 
 
 @dataclass(frozen=True)
@@ -42,58 +38,26 @@ def prepare(resources: Resources, options: NgrammysOptions) -> Factory:
     if resources.target is None:
         raise InputError("ngrammys computes the model's bigrams: give a model")
     model = resources.target.model
-    table = bigram_table(model, options.k, resources.cache, resources.progress)
+    table = bigram_table(model, options.k, resources.progress)
     return lambda: Ngrammys(table, resources.end, options)
 
 
-def bigram_table(
-    model: PreTrainedModel, k: int, cache: Path | None, progress: Progress = silent
-) -> np.ndarray:
+@torch.inference_mode()
+def bigram_table(model: PreTrainedModel, k: int, progress: Progress = silent) -> np.ndarray:
     """Return the ``k`` most probable next tokens after every single token, (V, k) int32.
 
-    A vocabulary below ``k`` tokens gives all of them. The table is stored in ``cache`` under a hash
-    of the model's weights; errors when writing it are ignored.
+    A vocabulary below ``k`` tokens gives all of them.
     """
     vocabulary = int(model.get_input_embeddings().weight.shape[0])
     k = min(k, vocabulary)
-    path = cache / f"bigrams-{_identity(model)}-{k}.npy" if cache else None
-    if path is not None and path.is_file():
-        return _read(path, (vocabulary, k))
     table = np.empty((vocabulary, k), np.int32)
-    with torch.inference_mode():
-        for begin in range(0, vocabulary, ROWS_A_FORWARD):
-            ids = torch.arange(begin, min(begin + ROWS_A_FORWARD, vocabulary), device=model.device)
-            rows = model(input_ids=ids[:, None], use_cache=False).logits[:, -1]
-            table[begin : begin + len(ids)] = rows.topk(k).indices.to(torch.int32).cpu().numpy()
-            progress("bigrams", begin + len(ids), vocabulary)
-    if path is not None:
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as new, new.open("wb") as file:
-                np.save(file, table, allow_pickle=False)
+    for begin in range(0, vocabulary, TOKENS_PER_FORWARD):
+        end = min(begin + TOKENS_PER_FORWARD, vocabulary)
+        ids = torch.arange(begin, end, device=model.device)
+        rows = model(input_ids=ids[:, None], use_cache=False).logits[:, -1]
+        table[begin:end] = rows.topk(k).indices.to(torch.int32).cpu().numpy()
+        progress("bigrams", end, vocabulary)
     return table
-
-
-def _read(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    try:
-        table: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise IntegrityError(f"{path} is damaged ({error}): delete it and run again") from error
-    if table.shape != shape or table.dtype != np.int32:
-        raise IntegrityError(
-            f"{path} holds {table.dtype} {table.shape}, not int32 {shape}: delete it and run again"
-        )
-    return table
-
-
-def _identity(model: PreTrainedModel) -> str:
-    """Hash the names, shapes and a sample of the values of all weights."""
-    digest = hashlib.sha256()
-    for name, weight in model.state_dict().items():
-        flat = weight.detach().flatten()
-        some = flat[:: max(1, len(flat) // 256)].float().cpu().numpy()
-        digest.update(f"{name}{tuple(weight.shape)}{weight.dtype}".encode() + some.tobytes())
-    return digest.hexdigest()[:16]
 
 
 class Ngrammys:

@@ -73,43 +73,45 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
     the output and one more, up to the end token. The prefill is the first step. It drafts only
     with ``drafts_first``, after prompts that are read together with a draft.
     """
-    drafted, accepted, begins = list[int](), list[int](), list[int]()
+    drafted, accepted, steps = list[int](), list[int](), list[int]()
+    scored, prefilled = list[int](), list[int]()
     targets, seconds, ended = references.targets(), 0.0, 0
     for prompt, target in zip(references.prompts, targets, strict=True):
-        begins.append(len(drafted))
+        known, rest, was_drafted = len(drafted), target, False
         begin = time.perf_counter()
         drafter = factory()
         drafter.start(prompt)
         seconds += time.perf_counter() - begin
         drafts = references.drafts_first and len(prompt) <= LONGEST_CHAIN
-        rest, was_drafted = target, False
         while len(rest):
             room = references.max_new_tokens - (len(target) - len(rest)) - 1
             begin = time.perf_counter()
             draft = drafter.draft(min(tree_size, room)) if drafts else Draft()
             draft = draft.best_chain() if references.chains_only else draft
             seconds += time.perf_counter() - begin
-            agreeing = len(draft.path_of(rest))
-            was_drafted = agreeing == len(rest)  # the last token, too
+            agreeing, first = len(draft.path_of(rest)), len(rest) == len(target)
+            was_drafted = agreeing == len(rest) and not first  # the last token, too
             committed, rest = rest[: agreeing + 1], rest[agreeing + 1 :]
             begin = time.perf_counter()
             drafter.observe(committed)
             seconds += time.perf_counter() - begin
-            drafted.append(len(draft))
-            accepted.append(len(committed) - 1)
+            if first:
+                scored.append(len(draft))
+                prefilled.append(len(committed))
+            else:
+                drafted.append(len(draft))
+                accepted.append(len(committed) - 1)
             drafts = True
+        steps.append(len(drafted) - known)
         ended += was_drafted
-    steps = np.diff([*begins, len(drafted)]) - 1
-    first = np.isin(np.arange(len(drafted)), begins)
-    nodes, tokens = np.array(drafted, int), np.array(accepted, int)
     lengths = np.array([len(target) for target in targets])
     return StepStats(
         lengths,
-        steps,
-        nodes[~first],
-        tokens[~first],
+        np.array(steps),
+        np.array(drafted, int),
+        np.array(accepted, int),
         seconds,
         ended,
-        prefilled=tokens[first] + 1,
-        scored=nodes[first],
+        prefilled=np.array(prefilled),
+        scored=np.array(scored),
     )

@@ -22,7 +22,8 @@ class StepStats:
     drafted: np.ndarray  # (S,) nodes drafted per step
     accepted: np.ndarray  # (S,) draft tokens committed per step, without the bonus token
     draft_seconds: float  # spent in the drafter
-    # Simulation only: outputs whose end token was drafted. ``accepted`` counts it as a bonus token.
+    # Simulation only: outputs whose end token was drafted after the prefill. ``accepted`` counts it
+    # as a bonus token.
     ended: int = 0
     prefilled: np.ndarray | int = 1  # (N,) tokens that the prefill of each output committed
     # Simulation only: (N,) nodes that the prefill scored.

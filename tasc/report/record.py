@@ -1,5 +1,6 @@
 """Reports: frozen records, typed from the work that makes them to JSON, page and terminal."""
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,14 @@ class Report(Record):
         return self.model_dump(mode="json")
 
 
-class Reported:
+class Reported(ABC):
     """A result in memory with a typed report, which also leaves other files."""
 
     report: Any  # of a class in ``tasc.commands.registry``
 
+    @abstractmethod
     def save(self, folder: Path) -> None:
         """Write those files into a folder, which need not exist."""
-        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""

@@ -39,16 +39,22 @@ def test_a_batched_bench_gives_the_outputs_of_single_sequences(capsys, massive, 
     methods = ("--method", "ar", "--method", "tasc-spec:adapt=false,budget=12")
     options = ("bench", massive, "--model", plain, "--limit", 12, "--max-new-tokens", 24, *methods)
     alone = done(capsys, *options, "--output", tmp_path / "bench-alone")
-    batched = done(capsys, *options, "--batch-size", 5, "--output", tmp_path / "bench-batched")
+    batched, pairs = (
+        done(capsys, *options, "--batch-size", size, "--output", tmp_path / f"bench-{size}")
+        for size in (5, 2)
+    )
     assert (alone["settings"]["batch_size"], batched["settings"]["batch_size"]) == (1, 5)
     for one, other in zip(alone["cells"], batched["cells"], strict=True):
         for count in ("tokens", "quality", "lossless"):
             assert one[count] == other[count], count
         assert one["decoding_steps"] <= other["decoding_steps"]  # it drafts with the prompt, too
         assert other["ms_per_sample"] > 0
+    for one, other in zip(pairs["cells"], batched["cells"], strict=True):
+        for count in ("tokens", "decoding_steps", "drafted", "accepted", "quality", "lossless"):
+            assert one[count] == other[count], count
     assert alone["reference"] == batched["reference"]
     assert batched["reference"][0]["match_rate"] == 1
-    page = (tmp_path / "bench-batched" / "report.html").read_text()
+    page = (tmp_path / "bench-5" / "report.html").read_text()
     assert "batch 5" in page
     assert "share of the batch's time" in page
 
@@ -102,7 +108,9 @@ def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_pat
     accepted = {}
     for verify in ("sampled", "rejection"):
         output = tmp_path / f"verify-{verify}"
-        result = done(capsys, *options, "--temperature", 2, "--verify", verify, "--output", output)
+        result = done(
+            capsys, *options, "--temperature", 0.7, "--verify", verify, "--output", output
+        )
         assert result["settings"]["sampling"]["verify"] == verify
         page = (output / "report.html").read_text()
         assert f"verifier {verify}" in page
@@ -110,8 +118,7 @@ def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_pat
         assert ("they differ by chance" in page) == (verify == "rejection")
         cell = result["cells"][0]
         accepted[verify] = cell["accepted"], cell["drafted"]
-    # p = q, unless the draft model reads the text in other tokens than the target wrote.
-    assert accepted["rejection"][0] >= 0.9 * accepted["rejection"][1]
+    assert accepted["rejection"][0] == accepted["rejection"][1], "p = q: nothing is rejected"
     assert accepted["sampled"][0] < accepted["sampled"][1]
 
 

@@ -228,8 +228,8 @@ def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
 
 
 def test_a_draft_with_the_prompt_is_priced_by_the_forward_that_reads_both():
-    knee = CostModel((1, 16, 80), (0.010, 0.0101, 0.5))
-    policy, drafter = Adaptive(knee), Scripted(chain(np.full(9, 9, np.int32)))
+    cost = CostModel((1, 16, 80), (0.010, 0.0101, 0.5))  # up to 16 tokens cost hardly more
+    policy, drafter = Adaptive(cost), Scripted(chain(np.full(9, 9, np.int32)))
     held = AdaptiveDrafter(drafter, policy)
     held.start(np.arange(1, 33, dtype=np.int32))
     assert len(held.draft(9)) == 0

@@ -17,7 +17,7 @@ Sources = Annotated[np.ndarray, PlainValidator(partial(np.asarray, dtype=np.uint
 
 @dataclass
 class Timeline:
-    """Seconds of one generation by phase; only ``draft`` includes that of the prefill.
+    """Seconds of one generation by phase; only ``draft`` includes the prefill's.
 
     ``steps`` has (draft, forward, verify, commit) of each step. Time in ``on_tokens`` is the
     caller's and does not count.

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -87,7 +88,8 @@ def resumable(kept: Callable[[], bool], what: str, option: str = "") -> Iterator
     """End an interrupted block with the command that resumes it, if something was ``kept``."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        clear_frames(interrupt.__traceback__)  # a block that captures stderr may wait in one
         if not kept():
             raise
         line = shell_line()

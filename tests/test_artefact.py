@@ -13,7 +13,7 @@ import pytest
 
 from tasc import environment
 from tasc.errors import InputError, IntegrityError
-from tasc.files import artefact
+from tasc.files import artefact, resume
 from tasc.files.artefact import (
     MANIFEST,
     Step,
@@ -90,6 +90,17 @@ def test_a_failure_leaves_the_old_artefact_and_nothing_beside_it(tmp_path):
     with pytest.raises(RuntimeError):
         fail(tmp_path / "out", "data.txt")
     assert (tmp_path / "out" / "data.txt").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_interrupt_while_checkpoints_are_deleted_leaves_none(tmp_path, monkeypatch):
+    def interrupted(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(resume, "discard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "out", "whole")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 

@@ -23,8 +23,8 @@ def captured_stderr() -> Iterator[Callable[[], object]]:
         except OSError:  # stderr is closed
             yield lambda: None
             return
-        os.dup2(file.fileno(), _STDERR)
         try:
+            os.dup2(file.fileno(), _STDERR)
             yield lambda: file.truncate(file.seek(0))
         finally:
             os.dup2(terminal, _STDERR)

@@ -58,17 +58,19 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
                 f"the checkpoints in {work} belong to a run with other options, data or models, or "
                 "of another version: repeat that run's command, or drop --resume to start again"
             )
+        ended = False
         try:
             if found != key:
                 empty(handle, _KEY)
                 _write_key(handle, key)
             yield work
+            ended = True
+            discard(handle, work, _KEY)
         except BaseException:
             remove(NEW, handle)
-            if not _has_checkpoints(work):
+            if ended or not _has_checkpoints(work):
                 discard(handle, work, _KEY)
             raise
-        discard(handle, work, _KEY)
     finally:
         os.close(handle)
 

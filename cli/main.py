@@ -71,6 +71,8 @@ def _silence() -> None:
 
 
 def _main(arguments: list[str] | None) -> NoReturn:
+    # By default torch's threads spin 30 times as long, and one busy core stops a training.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems send SIGTERM
     try:
         given = sys.argv[1:] if arguments is None else arguments

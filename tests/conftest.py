@@ -43,6 +43,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_base(tmp_path_factory.mktemp("base"))
 
 
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> "LoadedTokenizer":
+    """The tiny tokenizer, loaded."""
+    from tasc.tokenizer.loaded import load_tokenizer
+    from tests.pico import make_tokenizer
+
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data sets: $TASC_DATA, or shared/data beside the checkout."""

@@ -11,10 +11,9 @@ from tasc.benchmark import lossless, matrix
 from tasc.benchmark.matrix import Loaded, Measured, run
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
 from tests.options import BenchOptions
-from tests.pico import TEXTS, build_model, make_base, make_tokenizer
+from tests.pico import TEXTS, build_model, make_base
 
 METHODS = (
     "ar",
@@ -26,8 +25,7 @@ METHODS = (
 
 
 @pytest.fixture
-def model(tmp_path):
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path / "tokenizer")))
+def model(tokenizer):
     return Loaded("m", Target(build_model()), tokenizer, (7, 20))
 
 

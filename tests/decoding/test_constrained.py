@@ -25,7 +25,6 @@ from tasc.models.cost_model import CostModel
 from tasc.models.static import StaticTarget
 from tasc.models.target import Target
 from tasc.options.constraint import Constraint
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.grammars import LARK, SCHEMA, VALID, grammar, write
 from tests.decoding.heads import teach
 from tests.decoding.test_lossless import VARIANTS
@@ -68,11 +67,6 @@ def by_transformers(model, found, prompts):
         )
         outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
     return outputs
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 @pytest.fixture(scope="module", params=["llama"])

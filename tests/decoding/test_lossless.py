@@ -13,10 +13,9 @@ from tasc.decoding.verify import greedy, verifier
 from tasc.models.packed import DTYPES, pack
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.heads import teach
 from tests.models.test_packed import needs_packing
-from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
+from tests.pico import ARCHITECTURES, OTHERS, build_model
 
 MORE = {  # settings that reach what the defaults do not; every other method runs as it is
     "tasc-spec": [
@@ -108,11 +107,6 @@ def any_case(request, tmp_path_factory):
 
 def test_every_setting_here_is_of_a_method_that_there_is():
     assert set(MORE) <= set(DRAFTERS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])

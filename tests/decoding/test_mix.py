@@ -16,11 +16,10 @@ from tasc.decoding.drafters import Resources, mix, parse
 from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding import sources
 from tests.decoding.test_ngram_draft import END, twin
 from tests.decoding.test_sources import drafter, text, texts, token
-from tests.pico import build_model, make_tokenizer
+from tests.pico import build_model
 
 
 def ints(*values: int) -> np.ndarray:
@@ -229,9 +228,8 @@ def test_a_drafter_that_knows_is_asked_while_it_is_cheap_and_left_alone_while_it
     assert sum(asked for _, asked in dear) <= 12
 
 
-def test_a_small_model_is_asked_as_a_head_is(tmp_path):
+def test_a_small_model_is_asked_as_a_head_is(tokenizer):
     target = Target(build_model("llama"))
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
     draft = DraftSource(tokenizer, target.model)
     resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=draft)
     prompt = ints(5, 6, 7)

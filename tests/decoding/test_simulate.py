@@ -15,8 +15,7 @@ from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import CostModel
 from tasc.models.static import target_for
-from tasc.tokenizer.loaded import load_tokenizer
-from tests.pico import build_model, make_tokenizer
+from tests.pico import build_model
 
 
 class Fixed:
@@ -144,8 +143,7 @@ def test_time_is_the_prompt_the_steps_and_the_drafts():
     assert found.ms_per_sample(prompts, cost) == pytest.approx(1000 * (1.5 + 3 * 1.0), rel=0.01)
 
 
-def test_as_many_rows_as_are_needed_are_spread_over_all(tmp_path, monkeypatch):
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+def test_as_many_rows_as_are_needed_are_spread_over_all(tokenizer, monkeypatch):
     monkeypatch.setattr(tasc.decoding.simulate, "MOST_SAMPLES", 3)
     texts = list("abcde")
     some = References.of(tokenizer, texts, texts)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tasc.models.target import Target
     from tasc.tokenizer.loaded import LoadedTokenizer
 
 
@@ -50,6 +51,15 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> "LoadedTokenizer":
     from tests.pico import make_tokenizer
 
     return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.fixture(scope="module")
+def target() -> "Target":
+    """The tiny model, as it decodes."""
+    from tasc.models.target import Target
+    from tests.pico import build_model
+
+    return Target(build_model())
 
 
 @pytest.fixture(scope="session")

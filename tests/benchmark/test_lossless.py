@@ -13,7 +13,7 @@ from tasc.models.packed import pack
 from tasc.models.target import Target
 from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
-from tests.pico import ARCHITECTURES, TEXTS, build_model
+from tests.pico import ARCHITECTURES, TEXTS, build_model, continued
 
 NEW_TOKENS = 60
 
@@ -24,12 +24,7 @@ def prompts() -> list[np.ndarray]:
 
 
 def theirs(model) -> list[np.ndarray]:
-    outputs = []
-    for prompt in prompts():
-        ids = torch.from_numpy(prompt.astype(np.int64))[None]
-        out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
-        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
-    return outputs
+    return [continued(model, prompt, NEW_TOKENS) for prompt in prompts()]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tasc.models.target import Target
     from tasc.tokenizer.loaded import LoadedTokenizer
 
 
@@ -41,6 +42,24 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.pico import make_base
 
     return make_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> "LoadedTokenizer":
+    """The tiny tokenizer, loaded."""
+    from tasc.tokenizer.loaded import load_tokenizer
+    from tests.pico import make_tokenizer
+
+    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.fixture(scope="module")
+def target() -> "Target":
+    """The tiny model, as it decodes."""
+    from tasc.models.target import Target
+    from tests.pico import build_model
+
+    return Target(build_model())
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -202,6 +203,15 @@ def build_model(
         torch.manual_seed(seed)
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     return model.eval()
+
+
+def continued(
+    model: PreTrainedModel, prompt: np.ndarray, new_tokens: int, **options: Any
+) -> np.ndarray:
+    """Return the tokens, (L,) int32, that transformers generates greedily after ``prompt``."""
+    ids = torch.from_numpy(prompt.astype(np.int64))[None]
+    out = model.generate(ids, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0, **options)
+    return out[0, len(prompt) :].numpy().astype(np.int32)
 
 
 def make_base(folder: Path, architecture: str = "qwen2", **shape: object) -> Path:

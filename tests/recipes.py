@@ -1,13 +1,21 @@
-"""What tests of recipes share: the head of one, and data for it."""
+"""Rows of examples, written for commands to read, and the head of a recipe."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HEAD = "name: x\ndescription: y\ndata: {path: task}\nsteps:\n"
 ROWS = [{"input": f"number {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(30)]
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> Path:
+def write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def write_splits(folder: Path, rows: Sequence[Mapping[str, object]]) -> Path:
+    """Write the same rows as the splits train and test."""
+    for split in ("train", "test"):
+        write(folder / f"{split}.jsonl", rows)
+    return folder

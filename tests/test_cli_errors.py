@@ -1,30 +1,22 @@
 """Bad input gets one clear line and exit code 2, and leaves nothing half-written."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
 from tasc.files import artefact
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
-
-
-def write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+from tests.recipes import ROWS, write
 
 
 @pytest.fixture
 def task(tmp_path):
-    rows = [{"input": f"number {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(12)]
-    return write(tmp_path / "task.jsonl", rows)
+    return write(tmp_path / "task.jsonl", ROWS[:12])
 
 
 def refused(capsys, *arguments: object) -> str:

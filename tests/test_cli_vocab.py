@@ -4,17 +4,14 @@ import json
 
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
+from tests.recipes import write_splits
 
 
 def write_task(folder):
-    folder.mkdir()
     rows = [
         {"input": f"wake me at {n}", "output": f"intent: alarm_set, time: {n}"} for n in range(12)
     ]
-    for split in ("train", "test"):
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{split}.jsonl").write_text(text)
-    return folder
+    return write_splits(folder, rows)
 
 
 def test_vocab_compares_two_models_and_recommends(capsys, tmp_path):

@@ -11,7 +11,7 @@ from tasc.commands.plan import Overrides, read
 from tasc.errors import RecipeError
 from tests.cli import tasc
 from tests.pico import make_tokenizer
-from tests.recipes import HEAD, ROWS, write
+from tests.recipes import HEAD, ROWS, write, write_splits
 
 
 def refused(tmp_path: Path, steps: str) -> str:
@@ -150,8 +150,7 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
     ids=range(19),
 )
 def test_a_recipe_is_checked_whole_before_its_first_step(capsys, tmp_path, steps, said):
-    write(tmp_path / "task" / "train.jsonl", ROWS)
-    write(tmp_path / "task" / "test.jsonl", ROWS)
+    write_splits(tmp_path / "task", ROWS)
     (tmp_path / "r.yaml").write_text(HEAD + steps)
     given = ("run", tmp_path / "r.yaml", "--data-dir", tmp_path, "--output", tmp_path / "out")
     code, out, err = tasc(capsys, *given)

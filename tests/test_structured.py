@@ -17,6 +17,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
 from tests.decoding.grammars import SCHEMA
 from tests.options import AnalyzeOptions, BenchOptions
+from tests.recipes import write_splits
 
 OUTPUTS = [
     json.dumps({"intent": intent, "slots": {"time": time}})
@@ -30,9 +31,7 @@ def task(tmp_path_factory):
     """A task file with a schema beside it, and data of which one output in seven is invalid."""
     folder = tmp_path_factory.mktemp("task")
     rows = [{"input": f"do {i}", "output": OUTPUTS[i % 7]} for i in range(42)]
-    for split in ("train", "test"):
-        lines = [json.dumps(row) + "\n" for row in rows]
-        (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_splits(folder, rows)
     small = SCHEMA | {"properties": SCHEMA["properties"] | {"slots": {"enum": [{}, {"a": "b"}]}}}
     (folder / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     (folder / "small.json").write_text(json.dumps(small), encoding="utf-8")

@@ -1,7 +1,5 @@
 """``--method choices`` in a bench: labels, calibration, and what it is not compared with."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from tasc.data.source import Source
 from tasc.errors import InputError
 from tests.cli import done, tasc
 from tests.pico import make_base
+from tests.recipes import write_splits
 
 ROWS = [
     {"input": f"wake me at {n}", "output": ["on", "off", "night_mode"][n % 3]} for n in range(6)
@@ -24,8 +23,7 @@ METHODS = ("choices:prune=false", "choices")
 def task(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_base(tmp_path / "base")
-    for split in ("train", "test"):
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_splits(tmp_path, ROWS)
     (tmp_path / "labels.txt").write_text("on\noff\n\nnight_mode\n")
     (tmp_path / "task.yaml").write_text(
         "path: .\nchoices: labels.txt\nmetrics: [exact_match, valid]\nmax_new_tokens: 8\n"

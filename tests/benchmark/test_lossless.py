@@ -11,10 +11,9 @@ from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.models.packed import pack
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
-from tests.pico import ARCHITECTURES, TEXTS, build_model, make_tokenizer
+from tests.pico import ARCHITECTURES, TEXTS, build_model, continued
 
 NEW_TOKENS = 60
 
@@ -25,12 +24,7 @@ def prompts() -> list[np.ndarray]:
 
 
 def theirs(model) -> list[np.ndarray]:
-    outputs = []
-    for prompt in prompts():
-        ids = torch.from_numpy(prompt.astype(np.int64))[None]
-        out = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0)
-        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
-    return outputs
+    return [continued(model, prompt, NEW_TOKENS) for prompt in prompts()]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -77,8 +71,7 @@ def test_a_difference_is_found_with_its_margin():
 @pytest.mark.parametrize("limits", [{}, {"batch_size": 3, "temperature": 0.8}], ids=str)
 @pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tmp_path, monkeypatch):
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tokenizer, monkeypatch):
     model = build_model().to(dtype)
     pack(model, int8=int8)
     loaded = Loaded("m", Target(model), tokenizer, (0,))

@@ -10,15 +10,13 @@ from tasc.benchmark.matrix import Loaded, run
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.options import BenchOptions
-from tests.pico import build_model, make_tokenizer
+from tests.pico import build_model
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory):
+def bench(tokenizer):
     """Return a model whose output ends early, and the split with the one prompt."""
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
     target, text = Target(build_model()), "wake me up at nine"
     prompt = tokenizer.encode([text]).tokens
     tokens = generate(target, Autoregressive(), prompt, max_new_tokens=30).tokens

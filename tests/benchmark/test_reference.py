@@ -12,18 +12,16 @@ from tasc.benchmark.lossless import generate_reference, references
 from tasc.benchmark.matrix import Loaded, run
 from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.benchmark.test_report import small_report
 from tests.options import BenchOptions
-from tests.pico import TEXTS, build_model, make_tokenizer
+from tests.pico import TEXTS, build_model
 
 OPTIONS = BenchOptions(methods=("ar", "tasc-spec:p_min=1"), max_new_tokens=12, warmup=0)
 TEXT = [text.split("\n")[0] for text in TEXTS]
 
 
 @pytest.fixture
-def loaded(tmp_path):
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+def loaded(tokenizer):
     return Loaded("m", Target(build_model()), tokenizer, (0,))
 
 

@@ -11,15 +11,13 @@ import tasc
 from tasc.benchmark.results.bench import BenchResults
 from tests.cli import done
 from tests.pico import make_base
-
-ROWS = [{"input": f"number {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(30)]
+from tests.recipes import ROWS, write, write_splits
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("bench")
-    for split in ("train", "test"):
-        (path / f"{split}.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    write_splits(path, ROWS)
     for name in ("one", "two"):
         make_base(path / name)
     return path
@@ -94,7 +92,7 @@ def test_the_terminal_says_how_models_differ(capsys, options, tmp_path):
 def test_without_a_corpus_split_methods_draft_from_the_prompt_and_outputs_alone(capsys, tmp_path):
     from tests.cli import tasc as run
 
-    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    write(tmp_path / "test.jsonl", ROWS)
     command = ["bench", tmp_path, "--model", make_base(tmp_path / "model"), "--limit", 12]
     command += ["--max-new-tokens", 6, "--output", tmp_path / "out"]
     code, out, err = run(capsys, *command)

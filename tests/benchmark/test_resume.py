@@ -11,10 +11,10 @@ from tasc.benchmark import lossless, matrix
 from tasc.benchmark.matrix import Loaded, Measured, run
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import tasc
 from tests.options import BenchOptions
-from tests.pico import TEXTS, build_model, make_base, make_tokenizer
+from tests.pico import TEXTS, build_model, make_base
+from tests.recipes import write, write_splits
 
 METHODS = (
     "ar",
@@ -26,8 +26,7 @@ METHODS = (
 
 
 @pytest.fixture
-def model(tmp_path):
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path / "tokenizer")))
+def model(tokenizer):
     return Loaded("m", Target(build_model()), tokenizer, (7, 20))
 
 
@@ -88,8 +87,7 @@ def test_a_line_that_was_cut_off_is_measured_again_and_a_damaged_one_refused(tmp
 @pytest.mark.usefixtures("heard")
 def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, monkeypatch):
     rows = [{"input": text[:9], "output": text} for text in TEXTS]
-    for split in ("train", "test"):
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_splits(tmp_path, rows)
     command = ["bench", tmp_path, "--model", make_base(tmp_path / "m"), "--max-new-tokens", 9]
     command += ["--warmup", 0, "--method", "ar", "--method", "tasc-spec:budget=12"]
     decode, ran = matrix.decode, []
@@ -108,11 +106,11 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
     held = (tmp_path / ".out.work" / "generations.jsonl").read_bytes()
     code, _, err = tasc(capsys, *command, "--limit", 4, *out, "--resume")
     assert (code, "drop --resume" in err) == (2, True)
-    (tmp_path / "test.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    write(tmp_path / "test.jsonl", rows[:1])
     code, _, err = tasc(capsys, *command, *out, "--resume")
     assert (code, "repeat that run's command" in err) == (2, True)
     assert (tmp_path / ".out.work" / "generations.jsonl").read_bytes() == held
-    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(tmp_path / "test.jsonl", rows)
     assert tasc(capsys, *command, *out, "--resume")[0] == 0
     # Ten turns in all, four of which were kept; tasc-spec learns from its two again.
     assert len(ran) == 5 + 6 + 2

@@ -1,6 +1,5 @@
 """Benches on several workers: the same results but times, and what cannot be cut is refused."""
 
-import json
 import re
 from importlib.util import find_spec
 
@@ -10,6 +9,7 @@ from tasc.errors import InputError
 from tests.cli import done
 from tests.options import BenchOptions
 from tests.pico import make_base
+from tests.recipes import write_splits
 
 TIMES = re.compile(r"ms|ms_.*|.*_ms|.*seconds|.*speed.*|tokens_per_second|started|command_line")
 NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
@@ -26,9 +26,7 @@ def without_times(value):
 @pytest.mark.parametrize("executor", ["processes", pytest.param("ray", marks=[NO_RAY, QUIET])])
 def test_results_do_not_depend_on_where_slices_are_decoded(capsys, tmp_path, executor):
     rows = [{"input": f"say {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(11)]
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    for split in ("train", "test"):
-        (tmp_path / f"{split}.jsonl").write_text(text)
+    write_splits(tmp_path, rows)
     line: tuple[object, ...] = (
         "bench",
         tmp_path,

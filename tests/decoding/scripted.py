@@ -1,9 +1,10 @@
-"""A drafter that proposes a given draft, and a loop that decodes a given text without a model."""
+"""Drafters that propose given drafts, and a loop that decodes a given text without a model."""
 
 import numpy as np
 
 from tasc.decoding.adaptive import AdaptiveDrafter
-from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost_model import CostModel
 
 # 10 ms per forward, 1 ms more for every node
@@ -18,14 +19,11 @@ def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-class Scripted:
+class Scripted(Autoregressive):
     """Proposes the same draft at every step, cut to the budget."""
 
     def __init__(self, draft: Draft) -> None:
         self.proposal, self.asked = draft, []
-
-    def start(self, prompt):
-        pass
 
     def draft(self, max_nodes):
         self.asked.append(max_nodes)
@@ -36,15 +34,35 @@ class Scripted:
             probabilities=None if given is None else given[:max_nodes],
         )
 
-    def observe(self, tokens):
-        pass
-
 
 class Whole(Scripted):
     """Proposes the same draft, whatever the budget."""
 
     def draft(self, max_nodes):
         return self.proposal
+
+
+class Excessive(Autoregressive):
+    """Proposes a node more than it was asked for."""
+
+    def draft(self, max_nodes):
+        return chain(np.ones(max_nodes + 1, np.int32))
+
+
+class Fixed:
+    """Drafts one given continuation of the whole output, right or wrong."""
+
+    def __init__(self, output: np.ndarray) -> None:
+        self.output = output
+
+    def start(self, prompt):
+        self.done = 0
+
+    def draft(self, max_nodes):
+        return chain(self.output[self.done : self.done + max_nodes])
+
+    def observe(self, tokens):
+        self.done += len(tokens)
 
 
 def once(drafter, policy):

@@ -4,13 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc._native import Acceptance
+from tests.decoding.scripted import ints
 from tests.oracles import SlowAcceptance, most_worthwhile
 
 EXTRA = np.array([0.0, 0.1, 0.1, 0.4, 0.4, 0.5, 0.9, 0.9, 1.5, 1.5, 1.6])
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int32)
 
 
 @st.composite

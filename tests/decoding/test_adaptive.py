@@ -110,18 +110,12 @@ def test_probes_that_hit_end_a_pause(price, within, clock):
 
 
 def test_a_probe_is_not_scored_and_uses_no_costly_drafter():
-    class Other:
+    class Other(Autoregressive):
         max_seconds, was_costly = 9.0, False
-
-        def start(self, prompt):
-            pass
 
         def draft(self, max_nodes):
             wanted.append((max_nodes, self.max_seconds))
             return chain(ints(9))
-
-        def observe(self, tokens):
-            pass
 
     wanted: list[tuple[int, float]] = []
     drafter, policy = Other(), Adaptive(COST)

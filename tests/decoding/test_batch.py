@@ -13,7 +13,8 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.pico import ARCHITECTURES, build_model, build_windowed
+from tests.decoding.scripted import Excessive, Fixed, ints
+from tests.pico import ARCHITECTURES, build_model, build_windowed, continued
 
 METHODS = (
     "ar",
@@ -25,16 +26,6 @@ METHODS = (
 )
 LENGTHS = (1, 5, 17, 40, 2, 40, 9, 23, 3, 11)
 NEW_TOKENS = 40
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int32)
-
-
-def by_transformers(model, prompt, n, **options):
-    ids = torch.from_numpy(prompt.astype(np.int64))[None]
-    out = model.generate(ids, max_new_tokens=n, do_sample=False, pad_token_id=0, **options)
-    return out[0, len(prompt) :].numpy().astype(np.int32)
 
 
 def requests(drafters, prompts):
@@ -51,9 +42,9 @@ def case(request):
     model = build_model(request.param)
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, n).astype(np.int32) for n in LENGTHS]
-    free = [by_transformers(model, p, NEW_TOKENS, eos_token_id=None) for p in prompts]
+    free = [continued(model, p, NEW_TOKENS, eos_token_id=None) for p in prompts]
     end = int(free[1][7])
-    outputs = [by_transformers(model, p, NEW_TOKENS, eos_token_id=end) for p in prompts]
+    outputs = [continued(model, p, NEW_TOKENS, eos_token_id=end) for p in prompts]
     assert len({len(o) for o in outputs}) > 1, "all rows end together: nothing leaves early"
     return Target(model), prompts, outputs, end
 
@@ -85,14 +76,12 @@ def test_batched_output_equals_generate_and_the_single_loop(case, text, size):
         assert len({tuple(r.accepted) for r in results}) > 1, "acceptance is not ragged"
 
 
-class Scripted:
+class Scripted(Fixed):
     """Drafts the true output as a chain below a wrong branch, so that every commit moves keys."""
 
     def __init__(self, output: np.ndarray, accepted: int) -> None:
-        self.output, self.accepted = output, accepted
-
-    def start(self, prompt):
-        self.done = 0
+        super().__init__(output)
+        self.accepted = accepted
 
     def draft(self, max_nodes):
         right = self.output[self.done : self.done + self.accepted]
@@ -101,9 +90,6 @@ class Scripted:
         wrong = ints(*((right[0] + [1, 2]) % 300 + 1))
         parents = ints(-1, 0, -1, *range(2, len(right) + 1))
         return Draft(np.concatenate([wrong, right]).astype(np.int32), parents)
-
-    def observe(self, tokens):
-        self.done += len(tokens)
 
 
 @pytest.mark.parametrize("poison", [1e4, -1e4])
@@ -163,7 +149,7 @@ def test_prompts_that_join_together_get_the_logits_of_each_alone():
 def test_sliding_windows_hold_for_every_row():
     model = build_windowed()
     prompts = [np.arange(1, n, dtype=np.int32) for n in (11, 3, 8)]
-    outputs = [by_transformers(model, p, 20, eos_token_id=None) for p in prompts]
+    outputs = [continued(model, p, 20, eos_token_id=None) for p in prompts]
     asked = requests(scripted(outputs, (3, 0, 2)), prompts)
     results = generate_all(Target(model), asked, max_new_tokens=20, budget=8, batch_size=3)
     assert [r.tokens.tolist() for r in results] == [o.tolist() for o in outputs]
@@ -183,10 +169,9 @@ def test_the_cache_grows_when_a_step_needs_more_than_was_planned():
         assert torch.allclose(row, alone, atol=1e-4)
 
 
-def test_times_of_all_rows_add_up_to_the_time_that_passed():
+def test_times_of_all_rows_add_up_to_the_time_that_passed(target):
     import time
 
-    target = Target(build_model("qwen2"))
     prompts = [ints(*range(1, 2 + i)) for i in range(7)]
     begin = time.perf_counter()
     asked = requests([Autoregressive] * 7, prompts)
@@ -197,8 +182,7 @@ def test_times_of_all_rows_add_up_to_the_time_that_passed():
     assert all(r.timeline.prefill > 0 and r.timeline.forward > 0 for r in results)
 
 
-def test_no_prompts_give_no_generations_and_one_token_needs_no_step():
-    target = Target(build_model("qwen2"))
+def test_no_prompts_give_no_generations_and_one_token_needs_no_step(target):
     assert generate_all(target, [], max_new_tokens=4, batch_size=2) == []
     prompts = [ints(1, 2), ints(3), ints(4, 5)]
     asked = requests([Autoregressive] * 3, prompts)
@@ -219,9 +203,7 @@ def test_a_prompt_that_just_fits_is_decoded_as_by_the_single_loop():
     assert target.kv_cache.capacity < 600  # what drafts can fill, not what they may
 
 
-def test_what_does_not_fit_is_refused():
-    target = Target(build_model("qwen2"))
-
+def test_what_does_not_fit_is_refused(target):
     def decode(*prompts, batch_size=1, max_new_tokens=3):
         asked = requests([Autoregressive] * len(prompts), prompts)
         generate_all(target, asked, max_new_tokens=max_new_tokens, batch_size=batch_size)
@@ -239,23 +221,14 @@ def test_what_does_not_fit_is_refused():
         decode(ints(1), np.ones(510, np.int32), max_new_tokens=9, batch_size=2)
 
 
-class Excessive(Autoregressive):
-    """Proposes a node more than it was asked for."""
-
-    def draft(self, max_nodes):
-        return Draft(np.ones(max_nodes + 1, np.int32), np.arange(-1, max_nodes, dtype=np.int32))
-
-
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_draft_beyond_the_budget_is_refused(size):
+def test_a_draft_beyond_the_budget_is_refused(target, size):
     asked = requests([Excessive] * 2, [ints(1), ints(2)])
     with pytest.raises(InputError, match="proposed 4 nodes for a budget of 3"):
-        generate_all(
-            Target(build_model("qwen2")), asked, max_new_tokens=9, budget=3, batch_size=size
-        )
+        generate_all(target, asked, max_new_tokens=9, budget=3, batch_size=size)
 
 
-def test_requests_are_decoded_in_their_order_one_at_a_time():
+def test_requests_are_decoded_in_their_order_one_at_a_time(target):
     order = []
     lengths = (3, 9, 1, 5)
 
@@ -266,5 +239,5 @@ def test_requests_are_decoded_in_their_order_one_at_a_time():
         Request(ints(*range(1, 1 + n)), Autoregressive, on_tokens=noting(i))
         for i, n in enumerate(lengths)
     ]
-    generate_all(Target(build_model("qwen2")), asked, max_new_tokens=2)
+    generate_all(target, asked, max_new_tokens=2)
     assert order == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -25,11 +25,10 @@ from tasc.models.cost_model import CostModel
 from tasc.models.static import StaticTarget
 from tasc.models.target import Target
 from tasc.options.constraint import Constraint
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.grammars import LARK, SCHEMA, VALID, grammar, write
 from tests.decoding.heads import teach
 from tests.decoding.test_lossless import VARIANTS
-from tests.pico import build_model, make_tokenizer
+from tests.pico import build_model, continued, make_tokenizer
 
 LIMIT = 48
 ONCE = [variants[-1] for variants in VARIANTS.values()] + ["tasc-spec:budget=70"]
@@ -56,23 +55,10 @@ class Masked(LogitsProcessor):
 
 
 def by_transformers(model, found, prompts):
-    outputs = []
-    for prompt in prompts:
-        ids = torch.from_numpy(prompt.astype(np.int64))[None]
-        out = model.generate(
-            ids,
-            max_new_tokens=LIMIT,
-            do_sample=False,
-            pad_token_id=0,
-            logits_processor=[Masked(found, len(prompt))],
-        )
-        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
-    return outputs
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+    return [
+        continued(model, prompt, LIMIT, logits_processor=[Masked(found, len(prompt))])
+        for prompt in prompts
+    ]
 
 
 @pytest.fixture(scope="module", params=["llama"])

@@ -4,39 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.draft import Draft
 from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.pico import build_model, build_windowed
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int32)
-
-
-class Fixed:
-    """Drafts one given continuation of the whole output, right or wrong."""
-
-    def __init__(self, output: np.ndarray) -> None:
-        self.output = output
-
-    def start(self, prompt):
-        self.done = 0
-
-    def draft(self, max_nodes):
-        return chain(self.output[self.done : self.done + max_nodes])
-
-    def observe(self, tokens):
-        self.done += len(tokens)
-
-
-@pytest.fixture(scope="module")
-def target():
-    return Target(build_model("qwen2"))
+from tests.decoding.scripted import Fixed, ints
+from tests.pico import build_windowed
 
 
 def plain(target, prompt, n, ends=()):

@@ -13,7 +13,6 @@ from tasc.decoding.drafters import DRAFTERS, Resources, parse
 from tasc.decoding.drafters.ngram import ngrammys
 from tasc.decoding.drafters.ngram.ngrammys import Ngrammys, NgrammysOptions, bigram_table
 from tasc.errors import InputError
-from tasc.models.target import Target
 from tests.pico import build_model
 
 token = st.integers(0, 3)
@@ -178,8 +177,7 @@ def test_a_small_vocabulary_has_no_more_bigrams_than_tokens():
     assert bigram_table(build_model("qwen2", vocabulary=3), 8).shape == (3, 3)
 
 
-def test_ngrammys_puts_context_rows_before_the_models():
-    target = Target(build_model("qwen2"))
+def test_ngrammys_puts_context_rows_before_the_models(target):
     method = parse("ngrammys:k=2,width=3,n_max=2,budget=20")
     drafter = method.prepare(Resources([], 0, target=target))()
     drafter.start(array([5, 6, 7, 8, 5, 6]))

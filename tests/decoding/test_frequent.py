@@ -31,11 +31,6 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
-
-
-@pytest.fixture(scope="module")
 def counts(tokenizer, tmp_path_factory):
     """A folder with token counts where those in FREQUENT lead."""
     folder = tmp_path_factory.mktemp("counts")

@@ -15,10 +15,8 @@ from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.verify import verifier
 from tasc.errors import InputError
-from tasc.models.target import Target
 from tasc.tokenizer.alignment import Encoder
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tests.pico import build_model, make_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 
 WORDS = ["wake", "me", "up", "at", "nine", "intent", "play", "some", "jazz", "music", "i", ":"]
 
@@ -100,16 +98,6 @@ def source(kind: str) -> DraftSource:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return DraftSource(tokenizer, LlamaForCausalLM(shape).eval())
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
-
-
-@pytest.fixture(scope="module")
-def target():
-    return Target(build_model("qwen2"))
 
 
 PROMPTS = ("Wake ME  up, at nine.\n", "é 漢字 😀", "\t", " a")

@@ -25,11 +25,6 @@ TEXTS = ["play some jazz", "play some rock", "wake me up at nine"]
 
 
 @pytest.fixture
-def tokenizer(tmp_path):
-    return load_tokenizer(str(make_tokenizer(tmp_path / "tok")))
-
-
-@pytest.fixture
 def outputs(tokenizer):
     return tokenizer.encode(TEXTS).split()
 

@@ -13,17 +13,11 @@ from tasc.decoding.drafters.ngram.building import IndexFile
 from tasc.decoding.drafters.ngram.index import FILE, build_index, load_index
 from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
 from tasc.errors import InputError
-from tasc.tokenizer.loaded import Encoded, load_tokenizer
+from tasc.tokenizer.loaded import Encoded
 from tests.cli import done
 from tests.oracles import MARK, counts_of
-from tests.pico import make_tokenizer
 
 samples = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=12)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tok"))))
 
 
 def encoded(texts):

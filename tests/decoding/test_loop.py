@@ -15,13 +15,13 @@ from transformers import (
     RepetitionPenaltyLogitsProcessor,
 )
 
-from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.pico import ARCHITECTURES, build_model, make_tokenizer
+from tests.decoding.scripted import Excessive
+from tests.pico import ARCHITECTURES, build_model, continued, make_tokenizer
 
 NEW_TOKENS = 40
 METHODS = ("ar", "tasc-spec:p_min=1", "tasc-spec:p_min=1,width=1,budget=7")
@@ -51,11 +51,7 @@ def run(target, text, outputs, **options: Any):
 
 
 def theirs(target, **options) -> np.ndarray:
-    ids = torch.from_numpy(prompt().astype(np.int64))[None]
-    out = target.model.generate(
-        ids, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, **options
-    )
-    return out[0, len(prompt()) :].numpy().astype(np.int32)
+    return continued(target.model, prompt(), NEW_TOKENS, **options)
 
 
 @pytest.mark.parametrize("text", METHODS)
@@ -182,17 +178,6 @@ def test_the_timeline_has_every_step(target):
     assert result.finish == "length"
 
 
-class TooMuch:
-    def start(self, prompt):
-        pass
-
-    def draft(self, max_nodes):
-        return chain(np.arange(max_nodes + 1, dtype=np.int32)) if max_nodes else Draft()
-
-    def observe(self, tokens):
-        pass
-
-
 def test_more_nodes_than_allowed_are_refused(target):
     with pytest.raises(InputError, match="proposed 5 nodes for a budget of 4"):
-        generate(target, TooMuch(), prompt(), max_new_tokens=9, budget=4)
+        generate(target, Excessive(), prompt(), max_new_tokens=9, budget=4)

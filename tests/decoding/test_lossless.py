@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.core.sampling import Sampling
@@ -13,10 +12,9 @@ from tasc.decoding.verify import greedy, verifier
 from tasc.models.packed import DTYPES, pack
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.heads import teach
 from tests.models.test_packed import needs_packing
-from tests.pico import ARCHITECTURES, OTHERS, build_model, make_tokenizer
+from tests.pico import ARCHITECTURES, OTHERS, build_model, continued
 
 MORE = {  # settings that reach what the defaults do not; every other method runs as it is
     "tasc-spec": [
@@ -75,12 +73,7 @@ def by_transformers(model, new_tokens=NEW_TOKENS):
     """Return prompts of different lengths, and transformers' own greedy outputs of them."""
     rng = np.random.default_rng(0)
     prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
-    outputs = []
-    for prompt in prompts:
-        ids = torch.from_numpy(prompt.astype(np.int64))[None]
-        out = model.generate(ids, max_new_tokens=new_tokens, do_sample=False, pad_token_id=0)
-        outputs.append(out[0, len(prompt) :].numpy().astype(np.int32))
-    return prompts, outputs
+    return prompts, [continued(model, prompt, new_tokens) for prompt in prompts]
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -108,11 +101,6 @@ def any_case(request, tmp_path_factory):
 
 def test_every_setting_here_is_of_a_method_that_there_is():
     assert set(MORE) <= set(DRAFTERS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])

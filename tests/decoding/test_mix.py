@@ -16,19 +16,11 @@ from tasc.decoding.drafters import Resources, mix, parse
 from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.models.target import Target
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding import sources
+from tests.decoding.scripted import Fixed, floats, ints
 from tests.decoding.test_ngram_draft import END, twin
 from tests.decoding.test_sources import drafter, text, texts, token
-from tests.pico import build_model, make_tokenizer
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int32)
-
-
-def floats(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
+from tests.pico import build_model
 
 
 @st.composite
@@ -170,25 +162,19 @@ def test_the_time_between_sequences_is_not_the_pace(clock):
     assert policy.pace.per_token == pytest.approx(0.5)
 
 
-class Oracle:
+class Oracle(Fixed):
     """Another drafter: it knows what comes, with ``certainty``, and takes ``seconds``."""
 
     def __init__(self, clock: Clock, said: np.ndarray, seconds: float, certainty: float) -> None:
-        self.clock, self.said, self.seconds, self.certainty = clock, said, seconds, certainty
-        self.asked = 0
-
-    def start(self, prompt: np.ndarray) -> None:
-        self.at = 0
+        super().__init__(said)
+        self.clock, self.seconds, self.certainty, self.asked = clock, seconds, certainty, 0
 
     def draft(self, max_nodes: int) -> Draft:
         self.asked += 1
         self.clock.now += self.seconds
-        some = self.said[self.at : self.at + min(max_nodes, 4)]
+        some = self.output[self.done : self.done + min(max_nodes, 4)]
         paths = (self.certainty ** np.arange(1, len(some) + 1)).astype(np.float32)
         return Draft(some, np.arange(-1, len(some) - 1, dtype=np.int32), probabilities=paths)
-
-    def observe(self, tokens: np.ndarray) -> None:
-        self.at += len(tokens)
 
 
 def steps_of(clock, seconds: float, rounds: int = 4):
@@ -229,9 +215,8 @@ def test_a_drafter_that_knows_is_asked_while_it_is_cheap_and_left_alone_while_it
     assert sum(asked for _, asked in dear) <= 12
 
 
-def test_a_small_model_is_asked_as_a_head_is(tmp_path):
+def test_a_small_model_is_asked_as_a_head_is(tokenizer):
     target = Target(build_model("llama"))
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
     draft = DraftSource(tokenizer, target.model)
     resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=draft)
     prompt = ints(5, 6, 7)

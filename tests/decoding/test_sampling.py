@@ -20,6 +20,7 @@ from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import VERIFIERS, reference, verifier
 from tasc.errors import InputError
+from tests.decoding.scripted import ints
 from tests.decoding.table import TableTarget, TreeDrafter, chance, exact_distribution, sample
 
 FALSE_ALARM = 1e-6
@@ -167,10 +168,6 @@ def test_equal_seeds_give_equal_sequences():
             sample(target, drafter(kind), verifier(name, Sampling(seed=3)), 20) for _ in range(2)
         ]
         assert (runs[0] == runs[1]).all()
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int32)
 
 
 def test_what_does_not_fit_is_refused():

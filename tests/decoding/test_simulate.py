@@ -15,19 +15,16 @@ from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import CostModel
 from tasc.models.static import target_for
-from tasc.tokenizer.loaded import load_tokenizer
-from tests.pico import build_model, make_tokenizer
+from tests.decoding.scripted import ints
+from tests.pico import build_model
 
 
-class Fixed:
+class Scripted(Autoregressive):
     """Drafts the trees of a list, one a step."""
 
     def __init__(self, *trees: tuple[list[int], list[int]]) -> None:
         self.trees = [Draft(np.array(t, np.int32), np.array(p, np.int32)) for t, p in trees]
         self.steps = -1  # the prompt's forward is none
-
-    def start(self, prompt: np.ndarray) -> None:
-        pass
 
     def draft(self, max_nodes: int) -> Draft:
         return self.trees[self.steps]
@@ -36,17 +33,13 @@ class Fixed:
         self.steps += 1
 
 
-def ids(*tokens: int) -> np.ndarray:
-    return np.array(tokens, np.int32)
-
-
 def references(*outputs: np.ndarray, **options: Any) -> References:
-    return References([ids(5)] * len(outputs), outputs, 0, **options)
+    return References([ints(5)] * len(outputs), outputs, 0, **options)
 
 
 def test_a_worked_example():
     trees = ([9, 1, 2], [-1, -1, 1]), ([3, 7], [-1, 0])
-    found = simulate(lambda: Fixed(*trees), references(ids(8, 1, 2, 4, 3)), 3)
+    found = simulate(lambda: Scripted(*trees), references(ints(8, 1, 2, 4, 3)), 3)
     # The prompt's forward commits 8; 1, 2 are accepted and 4 added; 3 is accepted, the end added.
     assert found.accepted.tolist() == [2, 1]
     assert found.drafted.tolist() == [3, 2]
@@ -57,12 +50,12 @@ def test_a_worked_example():
 
 
 def test_nothing_is_added_behind_a_drafted_end_token():
-    found = simulate(lambda: Fixed(([3, 0, 6], [-1, 0, 1])), references(ids(8, 3)), 3)
+    found = simulate(lambda: Scripted(([3, 0, 6], [-1, 0, 1])), references(ints(8, 3)), 3)
     assert (found.accepted.tolist(), found.tokens_per_step) == ([1], 2.0)
 
 
 def test_without_drafts_every_step_commits_one_token():
-    found = simulate(Autoregressive, references(ids(1, 2, 4), ids(7)), 3)
+    found = simulate(Autoregressive, references(ints(1, 2, 4), ints(7)), 3)
     assert (found.tokens.tolist(), found.steps.tolist()) == ([4, 2], [3, 1])
     assert found.tokens_per_step == 1
     assert found.interval == (1, 1)
@@ -70,9 +63,9 @@ def test_without_drafts_every_step_commits_one_token():
 
 
 def test_an_output_ends_at_its_limit_or_its_first_end_token():
-    targets = references(ids(1, 2, 3), ids(4, 0, 5), max_new_tokens=3).targets()
+    targets = references(ints(1, 2, 3), ints(4, 0, 5), max_new_tokens=3).targets()
     assert [target.tolist() for target in targets] == [[1, 2, 3], [4, 0]]
-    found = simulate(Autoregressive, references(ids(1, 2), max_new_tokens=1), 3)
+    found = simulate(Autoregressive, references(ints(1, 2), max_new_tokens=1), 3)
     assert (found.steps.tolist(), found.tokens_per_step) == ([0], 1)
 
 
@@ -138,14 +131,13 @@ def test_tokens_a_step_have_an_interval_over_the_outputs():
 
 
 def test_time_is_the_prompt_the_steps_and_the_drafts():
-    cost, outputs = CostModel((1, 4, 16), (1.0, 1.5, 3.0)), [ids(3, 4, 5)] * 2
-    prompts = [ids(1, 1, 1, 1)] * 2
+    cost, outputs = CostModel((1, 4, 16), (1.0, 1.5, 3.0)), [ints(3, 4, 5)] * 2
+    prompts = [ints(1, 1, 1, 1)] * 2
     found = simulate(Autoregressive, References(prompts, outputs, 0), 0)
     assert found.ms_per_sample(prompts, cost) == pytest.approx(1000 * (1.5 + 3 * 1.0), rel=0.01)
 
 
-def test_as_many_rows_as_are_needed_are_spread_over_all(tmp_path, monkeypatch):
-    tokenizer = load_tokenizer(str(make_tokenizer(tmp_path)))
+def test_as_many_rows_as_are_needed_are_spread_over_all(tokenizer, monkeypatch):
     monkeypatch.setattr(tasc.decoding.simulate, "MOST_SAMPLES", 3)
     texts = list("abcde")
     some = References.of(tokenizer, texts, texts)

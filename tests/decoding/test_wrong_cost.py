@@ -5,6 +5,7 @@ import pytest
 
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.draft import chain
+from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import SIZES
 from tasc.models.cost_model import CostModel
 
@@ -29,19 +30,13 @@ def believed(true, wrong, factor):
     return CostModel(SIZES, tuple(np.maximum.accumulate(times).tolist()))
 
 
-class Likely:
+class Likely(Autoregressive):
     """Drafts a chain, each token of which is the next one with a probability that it knows."""
-
-    def start(self, prompt):
-        pass
 
     def draft(self, max_nodes):
         likely = np.cumprod(np.full(max_nodes, RATE, np.float32), dtype=np.float32)
         draft = chain(np.full(max_nodes, 9, np.int32))
         return type(draft)(draft.tokens, draft.parents, probabilities=likely)
-
-    def observe(self, tokens):
-        pass
 
 
 def paces(clock, true, curve, fits, seed=0):

@@ -14,11 +14,6 @@ from tests.pico import build_model
 CURVE = CostModel((1, 2, 4), (0.010, 0.010, 0.016))
 
 
-@pytest.fixture(scope="module")
-def target():
-    return Target(build_model("qwen2"))
-
-
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

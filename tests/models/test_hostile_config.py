@@ -12,11 +12,6 @@ from tests import pico
 from tests.models.strangers import bomb, copied
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
 def refused(folder, **options):
     """Load a model that must be refused at once; return the line, which names it and says more."""
     started = time.monotonic()

@@ -14,11 +14,6 @@ from tests.models.strangers import bomb, copied, headed, indexed
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
 def with_weights(base, folder, change):
     copied(base, folder)
     tensors = load_file(folder / "model.safetensors")

@@ -16,11 +16,6 @@ from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return pico.make_base(tmp_path_factory.mktemp("base"))
-
-
 def test_a_saved_model_loads_in_its_own_dtype_and_in_evaluation_mode(tmp_path):
     folder = pico.make_model(tmp_path, dtype=torch.bfloat16)
     model = load_model(str(folder))

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.decoding.drafters.ngram.index import build_index, save_index
-from tasc.decoding.drafters.ngram.options import Counts
 from tasc.errors import InputError
 from tasc.serving.drafts.state import MOST_BYTES, memory_of, read_state, write_state
 from tasc.serving.drafts.tasks import EVERY, WINDOW
@@ -21,39 +19,24 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import make_tokenizer
 from tests.serving.engine import Engine
 from tests.serving.test_vllm import configured
-from tests.serving.test_watch import Clock
+from tests.serving.test_watch import Clock, asked, write
 
 TASKS = ("jazz", "mail", "sql")
 PROMPT = [5, 6, 20]  # of every task: only the tag tells them apart
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    top = tmp_path_factory.mktemp("tasks")
-    make_tokenizer(top / "model")
-    return top / "model"
-
-
 @pytest.fixture
-def folder(tmp_path, model):
+def folder(tmp_path):
     """Three tasks, whose outputs all begin with token 20 and go on in tokens of their own."""
-    (tmp_path / "model").symlink_to(model)
+    make_tokenizer(tmp_path / "model")
     for i, name in enumerate(TASKS):
-        write(tmp_path, name, own(i))
+        write(tmp_path, f"tasks/{name}", own(i))
     (tmp_path / "tasks" / "sql.txt").write_text("say it again\n")
     return tmp_path
 
 
 def own(task):
     return [20, *range(30 + 10 * task, 36 + 10 * task)]
-
-
-def write(folder, name, output):
-    tokenizer = load_tokenizer(str(folder / "model"))
-    index = build_index([np.array(output, np.int32)] * 9, tokenizer.eos_id, Counts())
-    target = folder / "tasks" / name
-    target.mkdir(parents=True)
-    save_index(index, tokenizer, target)
 
 
 def proposer(folder, **more):
@@ -66,12 +49,6 @@ def proposer(folder, **more):
 def prompt_of(folder, tag):
     tokenizer = load_tokenizer(str(folder / "model"))
     return [*tokenizer.encode([tag]).tokens.tolist(), *PROMPT]
-
-
-def asked(made, row, new=1):
-    tokens = np.zeros((1, 400), np.int32)
-    tokens[0, : len(row)] = row
-    return made.propose([row[-new:]], np.array([len(row)]), tokens)[0]
 
 
 def test_drafts_of_three_tasks_never_mix(folder):
@@ -104,11 +81,10 @@ def test_drafts_of_three_tasks_never_mix(folder):
     assert not memory_of(made.tasks.factories[""]).outputs
 
 
-def test_a_prompt_belongs_to_its_first_tag_near_the_beginning(folder):
+def test_a_prompt_belongs_to_its_first_tag_near_the_beginning(folder, tokenizer):
     made = proposer(folder)
 
     def route(text):
-        tokenizer = load_tokenizer(str(folder / "model"))
         return made.tasks.route(tokenizer.encode([text]).tokens)
 
     assert route("[mail] and [jazz]") == "mail"
@@ -126,7 +102,7 @@ def test_tasks_come_and_go_while_the_engine_runs(folder, caplog):
     assert "MB of private memory" in caplog.text
     news = prompt_of(folder, "[news]")
     assert asked(made, news)[:2] != [71, 72]
-    write(folder, "news", [20, 71, 72, 73])
+    write(folder, "tasks/news", [20, 71, 72, 73])
     (folder / "tasks" / "half").mkdir()
     (folder / "tasks" / "half" / "index.tasc").write_bytes(b"TASCNGRM")
     made.tasks.clock.seconds = EVERY
@@ -159,13 +135,9 @@ def test_shared_indexes_draft_the_same(folder):
 
 
 def finish(made, tag, output):
-    row = [*prompt_of(made_folder(made), tag), *output, made.proposer.end]
+    row = [*prompt_of(made.tasks.folder.parent, tag), *output, made.proposer.end]
     asked(made, row[: len(row) - len(output)])
     asked(made, row, len(output))
-
-
-def made_folder(made):
-    return made.tasks.folder.parent
 
 
 def test_what_was_learnt_survives_a_restart(folder):
@@ -201,9 +173,8 @@ def test_a_full_disk_does_not_end_the_engine(folder, caplog):
 
 
 @pytest.mark.parametrize("how", ["other", "cut", "lengths", "ids", "large", "method"])
-def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, how):
+def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, tokenizer, how):
     file, more = folder / "learnt", {}
-    tokenizer = load_tokenizer(str(folder / "model"))
     write_state(file, {"mail": [np.array([5, 6], np.int32)]}, tokenizer)
     content = file.read_bytes()
     if how == "other":
@@ -225,8 +196,7 @@ def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, how):
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 319), min_size=1, max_size=9), max_size=9))
-def test_any_outputs_come_back(model, tmp_path_factory, outputs):
-    tokenizer = load_tokenizer(str(model))
+def test_any_outputs_come_back(tokenizer, tmp_path_factory, outputs):
     file = tmp_path_factory.getbasetemp() / "any-state"
     write_state(file, {"": [np.array(o, np.int32) for o in outputs], "a/b": []}, tokenizer)
     found = read_state(file, tokenizer)
@@ -237,9 +207,8 @@ def test_any_outputs_come_back(model, tmp_path_factory, outputs):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 999), st.integers(0, 255), st.booleans())
 def test_a_damaged_state_is_refused_or_has_tokens_of_the_vocabulary(
-    model, tmp_path_factory, where, value, lengthen
+    tokenizer, tmp_path_factory, where, value, lengthen
 ):
-    tokenizer = load_tokenizer(str(model))
     file = tmp_path_factory.getbasetemp() / "damaged-state"
     outputs = [np.array(o, np.int32) for o in ([5, 6, 7], [8])]
     write_state(file, {"": outputs}, tokenizer)

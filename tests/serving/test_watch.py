@@ -34,7 +34,7 @@ def folder(tmp_path):
 def write(folder, name, output):
     tokenizer = load_tokenizer(str(folder / "model"))
     index = build_index([np.array(output, np.int32)] * 9, tokenizer.eos_id, Counts())
-    (folder / name).mkdir()
+    (folder / name).mkdir(parents=True)
     save_index(index, tokenizer, folder / name)
 
 
@@ -53,22 +53,22 @@ def proposer(folder):
 
 
 def asked(made, row, new=1):
-    tokens = np.zeros((1, 40), np.int32)
+    tokens = np.zeros((1, 400), np.int32)
     tokens[0, : len(row)] = row
-    return made.propose([row[-new:]], np.array([len(row)]), tokens)[0][:2]
+    return made.propose([row[-new:]], np.array([len(row)]), tokens)[0]
 
 
 def test_requests_draft_from_the_index_that_stands_there_when_they_begin(folder):
     made = proposer(folder)
-    assert asked(made, [5, 6, 20]) == [21, 22]
+    assert asked(made, [5, 6, 20])[:2] == [21, 22]
     replace(folder, [20, 31, 32])
-    assert asked(made, [7, 6, 20]) == [21, 22]  # less than a second later: nobody looked
+    assert asked(made, [7, 6, 20])[:2] == [21, 22]  # less than a second later: nobody looked
     made.tasks.clock.seconds = EVERY
-    assert asked(made, [5, 6, 20, 21]) == [22, made.proposer.end]  # under way: as it began
-    assert asked(made, [8, 6, 20]) == [31, 32]
+    assert asked(made, [5, 6, 20, 21])[:2] == [22, made.proposer.end]  # under way: as it began
+    assert asked(made, [8, 6, 20])[:2] == [31, 32]
     end = made.proposer.end
     assert asked(made, [5, 6, 20, 21, 22, end], 2) == []
-    assert asked(made, [9, 6, 20]) == [31, 32]  # and not with what the old index left behind
+    assert asked(made, [9, 6, 20])[:2] == [31, 32]  # and not with what the old index left behind
 
 
 def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
@@ -77,14 +77,14 @@ def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
     (folder / "half").replace(folder / "index" / FILE)
     for second in (1, 2, 3):
         made.tasks.clock.seconds = second * EVERY
-        assert asked(made, [second, 6, 20]) == [21, 22]
+        assert asked(made, [second, 6, 20])[:2] == [21, 22]
     assert [record.message.count("is not used") for record in caplog.records] == [1]
     shutil.rmtree(folder / "index")  # gone: what was read is still held
     made.tasks.clock.seconds = 4 * EVERY
-    assert asked(made, [4, 6, 20]) == [21, 22]
+    assert asked(made, [4, 6, 20])[:2] == [21, 22]
     write(folder, "index", [20, 31, 32])
     made.tasks.clock.seconds = 5 * EVERY
-    assert asked(made, [5, 6, 20]) == [31, 32]
+    assert asked(made, [5, 6, 20])[:2] == [31, 32]
 
 
 def test_files_are_looked_at_once_a_second(folder):
@@ -99,9 +99,9 @@ def test_files_are_looked_at_once_a_second(folder):
 def test_a_new_index_keeps_what_was_learnt(folder):
     made = proposer(folder)
     end = made.proposer.end
-    assert asked(made, [5, 6, 40]) != [41, 42]
+    assert asked(made, [5, 6, 40])[:2] != [41, 42]
     asked(made, [5, 6, 40, 41, 42, end], 3)
     replace(folder, [20, 31, 32])
     made.tasks.clock.seconds = EVERY
-    assert asked(made, [9, 6, 40]) == [41, 42]
-    assert asked(made, [9, 6, 20]) == [31, 32]
+    assert asked(made, [9, 6, 40])[:2] == [41, 42]
+    assert asked(made, [9, 6, 20])[:2] == [31, 32]

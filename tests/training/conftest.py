@@ -1,9 +1,7 @@
 import pytest
 
-from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import encode_examples
 from tasc.training.finetuned import Start
-from tests import pico
 from tests.training.samples import ROWS, corpus, phrases
 
 
@@ -15,11 +13,6 @@ def augmented(base, tmp_path_factory):
 @pytest.fixture
 def start(base, augmented):
     return Start(str(base), str(augmented), ROWS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(str(pico.make_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 @pytest.fixture(scope="module")

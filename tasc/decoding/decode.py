@@ -29,7 +29,8 @@ from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.certified_head import Logits, TopLogits
 from tasc.models.packed import native_threads
-from tasc.models.target import Target, Tree
+from tasc.models.target import Target
+from tasc.models.trees import Tree
 
 __all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
 

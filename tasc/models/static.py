@@ -20,7 +20,8 @@ from tasc.errors import UnavailableError
 from tasc.models import attention
 from tasc.models.proof import prove
 from tasc.models.stateful import StatefulTarget
-from tasc.models.target import Target, Tree
+from tasc.models.target import Target
+from tasc.models.trees import Tree
 
 QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees run eagerly
 KEYS = 256  # cached positions in the smallest bucket; each bucket is twice the previous one

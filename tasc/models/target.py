@@ -11,7 +11,6 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
-from tasc.backend.tree import tree_inputs
 from tasc.errors import InputError, UnavailableError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
@@ -21,14 +20,7 @@ from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 from tasc.models.prefix import Prefix
 from tasc.models.ragged import Ragged
-
-Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
-
-
-def after(prompt: np.ndarray, tree: Tree) -> Tree:
-    """Return ``prompt`` (L,) int32 without its first token, as a chain with ``tree`` at its end."""
-    chain = np.arange(-1, len(prompt) - 2, dtype=np.int32)
-    return np.append(prompt[1:], tree[0]), np.append(chain, tree[1] + np.int32(len(chain)))
+from tasc.models.trees import Tree, after, step_inputs
 
 
 class Target:
@@ -225,24 +217,11 @@ class Target:
         Entry 0 is after the last token, entry i + 1 after node i. n is the size of the largest
         tree; smaller ones are padded at the end. The first ``skipped`` entries are left out.
         """
-        lengths, start = self.kv_cache.lengths, self.kv_cache.length
         sizes = [1 + len(tokens) for tokens, _ in trees]
         queries = max(sizes)
         flattens = self.flattens and not skipped and sum(sizes) < len(sizes) * queries
-        ids = np.zeros((len(trees), queries), np.int64)
-        ids[:, 0] = last
-        positions = np.repeat(lengths[:, None], queries, axis=1)
-        mask = None
-        if queries > 1 or lengths.min() < start:
-            mask = self._mask(queries)
-            for row, (tokens, parents) in enumerate(trees):
-                n = len(tokens)
-                seen, depths = tree_inputs(parents)
-                ids[row, 1 : 1 + n] = tokens
-                positions[row, : 1 + n] += depths
-                mask[row, 0, : 1 + n, start : start + 1 + n] = seen
-                if flattens:
-                    mask[row, 0, 1 + n :] = False  # queries of padding, whose outputs are dropped
+        lengths, start = self.kv_cache.lengths, self.kv_cache.length
+        ids, positions, mask = step_inputs(last, trees, lengths, start, blind=flattens)
         inputs, at = (torch.from_numpy(each).to(self.device) for each in (ids, positions))
         visible = None if mask is None else torch.from_numpy(mask).to(self.device)
         if not flattens:
@@ -253,17 +232,6 @@ class Target:
         if self.states is not None:
             self.states = ragged.pad(self.states)
         return logits
-
-    def _mask(self, queries: int) -> np.ndarray:
-        """Return a mask (B, 1, q, k) under which each query sees the accepted tokens and itself.
-
-        Padding does too: a query that sees nothing would write NaN into the cache.
-        """
-        lengths, start = self.kv_cache.lengths, self.kv_cache.length
-        mask = np.zeros((len(lengths), 1, queries, start + queries), np.bool_)
-        mask[..., :start] = np.arange(start) < lengths[:, None, None, None]
-        mask[..., start:] = np.eye(queries, dtype=np.bool_)
-        return mask
 
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
         """Accept the last token of each sequence and the nodes of its path; drop other nodes."""

@@ -122,9 +122,9 @@ class Task(Data):
     delimiter: str | None = Field(None, description="Separator between the items of an output.")
     max_new_tokens: int | None = Field(None, description="Limit of an output's length, in tokens.")
     schema: str | None = Field(  # type: ignore[assignment]
-        None, description="JSON Schema of the outputs, a file."
+        None, description="File with the JSON Schema of the outputs."
     )
-    grammar: str | None = Field(None, description="Lark grammar of the outputs, a file.")
+    grammar: str | None = Field(None, description="File with the Lark grammar of the outputs.")
     regex: str | None = Field(None, description="Regular expression that the outputs match.")
     choices: str | None = Field(
         None,

@@ -50,7 +50,8 @@ class ExportOptions(ConstrainedOptions):
         None, description="Folder of tasc finetune --draft-head, for transformers."
     )
     choices: str | None = Field(
-        None, description="Labels, a file or a column of the data, of which every output is one."
+        None,
+        description="Labels, in a file or a column of the data; every output is one of them.",
     )
     speculative_tokens: int = Field(
         8,

@@ -57,7 +57,7 @@ class ProposerOptions(Options):
     )
     tasks: str | None = Field(
         None,
-        description="Folder of more index folders, one per task, read again when it changes. "
+        description="Folder with an index folder per further task, read again when it changes. "
         "Requests of the task sql have the text of sql.txt, by default [sql], near the beginning "
         "of their prompts; other requests draft from the index.",
     )

@@ -11,7 +11,7 @@ from scipy import stats
 from tasc.decoding.core.draft import Draft, ProposalProbs
 from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.decode import generate
-from tasc.models.target import Tree
+from tasc.models.trees import Tree
 
 VOCABULARY = 4
 LENGTH = 3

@@ -11,7 +11,7 @@ from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, Window
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.decoding.verify import verifier
 from tasc.models.draft_head import new_head
-from tasc.models.target import Tree
+from tasc.models.trees import Tree
 from tests.decoding.table import VOCABULARY, TableTarget, chance, exact_distribution, sample
 from tests.pico import build_model
 

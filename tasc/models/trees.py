@@ -1,0 +1,47 @@
+"""The trees of a step, in arrays that one forward reads."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tasc.backend.tree import tree_inputs
+
+Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
+Inputs = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def after(prompt: np.ndarray, tree: Tree) -> Tree:
+    """Return ``prompt`` (L,) int32 without its first token, as a chain with ``tree`` at its end."""
+    chain = np.arange(-1, len(prompt) - 2, dtype=np.int32)
+    return np.append(prompt[1:], tree[0]), np.append(chain, tree[1] + np.int32(len(chain)))
+
+
+def step_inputs(
+    last: Sequence[int], trees: Sequence[Tree], lengths: np.ndarray, start: int, *, blind: bool
+) -> Inputs:
+    """Return ids (B, q) and positions (B, q), int64, and the attention mask (B, 1, q, start + q).
+
+    Query 0 is the ``last`` token of a sequence, query i + 1 node i of its tree. ``lengths`` (B,)
+    are the cached tokens of the sequences, which the cache pads to ``start``. Padding after a
+    smaller tree sees the cached tokens and itself, because a query that sees nothing would write
+    NaN into the cache; if it is never run, it is ``blind``. The mask is None where causal attention
+    sees the same.
+    """
+    queries = 1 + max(len(tokens) for tokens, _ in trees)
+    ids = np.zeros((len(trees), queries), np.int64)
+    ids[:, 0] = last
+    positions = np.repeat(lengths[:, None], queries, axis=1)
+    if queries == 1 and lengths.min() == start:
+        return ids, positions, None
+    mask = np.zeros((len(trees), 1, queries, start + queries), np.bool_)
+    mask[..., :start] = np.arange(start) < lengths[:, None, None, None]
+    mask[..., start:] = np.eye(queries, dtype=np.bool_)
+    for row, (tokens, parents) in enumerate(trees):
+        n = len(tokens)
+        seen, depths = tree_inputs(parents)
+        ids[row, 1 : 1 + n] = tokens
+        positions[row, : 1 + n] += depths
+        mask[row, 0, : 1 + n, start : start + 1 + n] = seen
+        if blind:
+            mask[row, 0, 1 + n :] = False
+    return ids, positions, mask

@@ -215,32 +215,33 @@ bench-gather: install  ## MicroSpec's gather against a plain copy; ARGS="--devic
 bench-forward: install  ## forwards over 1 to 61 tokens, and the bits of their logits; ARGS="--model FOLDER --json FILE"
 	$(BIN)/python -m benchmarks.forward $(ARGS)
 
-# A model with Qwen2's vocabulary and its draft head; HEADS is the folder of both and of the tasks.
-HEADS ?= build/draft-heads
+# A model with Qwen2's vocabulary, or BASE, and its draft head; HEADS is the folder of both and of the tasks.
+HEADS ?= build/draft-heads$(if $(BASE),-$(notdir $(BASE)))
+HEAD_TARGET := $(or $(BASE),$(HEADS)/target)
+HEAD_TRAINING := $(if $(BASE),--limit 640 --epochs 3 --learning-rate 1e-3,--limit 3200 --epochs 4 --learning-rate 2e-3 --repetition-penalty 1.3)
 HEAD_METHODS := ar prompt-lookup:chain=0 ngram-trie recycling tasc-spec tasc-spec:logits=false eagle \
-  $(addprefix fr-spec:size=,32768 16384 8192 4096) microspec $(addprefix microspec:,extension=false context=false tree=false fill=true) \
+  $(addprefix fr-spec:size=,$(if $(BASE),,32768) 16384 8192 4096) microspec $(addprefix microspec:,extension=false context=false tree=false fill=true) \
   mix mix:always=true mix:budget=auto
 bench-heads: install $(HEADS)/counts $(HEADS)/head  ## n-grams and draft heads over 151,646 tokens; DATA as above; ARGS="--temperature 1"
 	for task in $(HEADS)/test/*; do \
-	  $(BIN)/tasc bench $$task --model target=$(HEADS)/target --draft-head $(HEADS)/head \
+	  $(BIN)/tasc bench $$task --model target=$(HEAD_TARGET) --draft-head $(HEADS)/head \
 	    --token-counts $(HEADS)/counts $(addprefix --method ,$(HEAD_METHODS)) --limit 40 --max-new-tokens 64 \
 	    --threads 1 --force --output $(HEADS)/bench/$${task##*/} $(ARGS) || exit; done
 
 $(HEADS)/train:
-	$(BIN)/python -m benchmarks.head_tasks --output $(HEADS) \
+	$(BIN)/python -m benchmarks.head_tasks --output $(HEADS) $(if $(BASE),--chat) \
 	  --data-dir $(or $(DATA),$(TASC_DATA),../shared/data)
 
-$(HEADS)/counts: $(HEADS)/target
-	$(BIN)/tasc analyze $(HEADS)/train --tokenizer $< --output $@
+$(HEADS)/counts: $(HEADS)/train $(if $(BASE),,$(HEADS)/target)
+	$(BIN)/tasc analyze $< --tokenizer $(HEAD_TARGET) --output $@
 
 $(HEADS)/target: $(HEADS)/train
 	$(BIN)/tasc base $< --tokenizer $(or $(DATA),$(TASC_DATA),../shared/data)/tokenizers/qwen2 \
 	  --preset tiny --block 512 --epochs 12 --minutes 50 --threads 1 --output $@
 
-$(HEADS)/head: $(HEADS)/target
-	$(BIN)/tasc finetune $(HEADS)/train --model $< --draft-head --limit 3200 --epochs 4 \
-	  --threads 1 --max-length 256 --max-new-tokens 96 --repetition-penalty 1.3 --learning-rate 2e-3 \
-	  --output $@
+$(HEADS)/head: $(HEADS)/train $(if $(BASE),,$(HEADS)/target)
+	$(BIN)/tasc finetune $< --model $(HEAD_TARGET) --draft-head $(HEAD_TRAINING) \
+	  --threads 1 --max-length 256 --max-new-tokens 96 --output $@
 
 # What is tried outside of the checkout: the wheel with its recipes, templates and kernels, by the smallest chain.
 DIST_VENV := build/dist-venv

@@ -34,6 +34,7 @@ from tasc.decoding.drafters.ngram.building import IndexFile
 from tasc.decoding.drafters.ngram.index import FILE, load_index
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec, TascSpecOptions
+from tasc.files.disk import files_below
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 NOISE = 0.1
@@ -44,9 +45,7 @@ def main() -> None:
     """Measure all sizes and print the figures as JSON."""
     parser = script(__doc__, data=True)
     parser.add_argument("--tokenizer", help="default: tokenizers/qwen2 in the data folder")
-    parser.add_argument(
-        "--analyze", type=float, nargs="*", default=[1, 10, 100], help="millions of tokens"
-    )
+    parser.add_argument("--analyze", type=float, nargs="*", default=[1, 10, 100], help="millions")
     parser.add_argument("--index", type=float, nargs="*", default=[1, 4, 10, 100, 200])
     parser.add_argument("--memory", type=float, default=2.0, help="GiB, as --memory of tasc index")
     parser.add_argument("--open", type=Path, nargs="*", default=[], help="existing indexes")
@@ -66,9 +65,7 @@ def main() -> None:
         for millions in getattr(options, kind):
             made.append(run_alone("benchmarks.growth", "--only", f"{kind}={millions}"))
             made.sort(key=lambda run: float(run["tokens"]))
-            publish(
-                summary(runs), options.json, quiet=True
-            )  # keeps the sizes done if a later one fails
+            publish(summary(runs), options.json, quiet=True)  # kept if a later size fails
     publish(summary(runs), options.json)
 
 
@@ -218,11 +215,9 @@ def most_bytes(folder: Path) -> Iterator[list[int]]:
 
 def size_of(folder: Path) -> int:
     """Return the bytes of the files below ``folder``."""
-    total = 0
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            total += path.stat().st_size
-    return total
+    with suppress(FileNotFoundError):  # deleted meanwhile
+        return sum(path.stat().st_size for path in files_below(folder))
+    return 0
 
 
 def exponents(runs: list[dict[str, Any]]) -> dict[str, float]:

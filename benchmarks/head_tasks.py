@@ -11,13 +11,16 @@ import json
 import random
 import sysconfig
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tasc.data.corpus import load
 from tasc.data.source import Source
 
 CUT = 700  # characters of a training output, and then to the end of the sentence
-Row = dict[str, str]
+ROLES = ("user", "input"), ("assistant", "output")
+Row = dict[str, Any]
 
 
 # Spec-Bench's categories as MicroSpec's table 2 names them; all others are of MT-Bench.
@@ -35,7 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("../shared/data"))
     parser.add_argument("--output", type=Path, default=Path("build/draft-heads"))
+    parser.add_argument("--chat", action="store_true", help="write chats")
     arguments = parser.parse_args()
+    write = partial(write_rows, chat=arguments.chat)
     tests = spec_bench(arguments.data_dir)
     for kind, name in (("Code", "human-eval"), ("medquad", "medquad")):
         examples = load(Source(path=str(arguments.data_dir / name)), "test").examples
@@ -88,9 +93,12 @@ def functions() -> Iterator[Row]:
                     yield {"input": "".join(lines[begin:body]).rstrip("\n"), "output": text}
 
 
-def write(path: Path, rows: list[Row]) -> None:
-    """Write rows as JSONL."""
+def write_rows(path: Path, rows: list[Row], *, chat: bool) -> None:
+    """Write rows as JSONL, with ``chat`` as chats of a question and its answer."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if chat:
+        said = ([{"role": role, "content": row[name]} for role, name in ROLES] for row in rows)
+        rows = [{"messages": messages} for messages in said]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

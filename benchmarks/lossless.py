@@ -124,11 +124,7 @@ def train_draft_head(
     some = replace(train, examples=train.examples[:200])
     model_path = str(folder / "model")
     options = FinetuneOptions(
-        source=train.source.path,
-        model=model_path,
-        draft_head=True,
-        epochs=2,
-        max_new_tokens=48,
+        source=train.source.path, model=model_path, draft_head=True, epochs=2, max_new_tokens=48
     )
     train_head(model_path, some, None, options, work=folder / "work").save(folder)
     return str(folder / "head")

@@ -218,7 +218,7 @@ bench-forward: install  ## forwards over 1 to 61 tokens, and the bits of their l
 # A model with Qwen2's vocabulary, or BASE, and its draft head; HEADS is the folder of both and of the tasks.
 HEADS ?= build/draft-heads$(if $(BASE),-$(notdir $(BASE)))
 HEAD_TARGET := $(or $(BASE),$(HEADS)/target)
-HEAD_TRAINING := $(if $(BASE),--limit 640 --epochs 3 --learning-rate 1e-3,--limit 3200 --epochs 4 --learning-rate 2e-3 --repetition-penalty 1.3)
+HEAD_TRAINING := $(if $(BASE),--limit 1280 --epochs 4 --learning-rate 1e-3,--limit 3200 --epochs 4 --learning-rate 2e-3 --repetition-penalty 1.3)
 HEAD_METHODS := ar prompt-lookup:chain=0 ngram-trie recycling tasc-spec tasc-spec:logits=false eagle \
   $(addprefix fr-spec:size=,$(if $(BASE),,32768) 16384 8192 4096) microspec $(addprefix microspec:,extension=false context=false tree=false fill=true) \
   mix mix:always=true mix:budget=auto

@@ -116,6 +116,14 @@ def test_data_are_found_beside_the_file_else_taken_as_written(task):
         assert data.path == expected
 
 
+def test_data_that_are_not_here_are_found_below_the_folder_in_the_environment(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TASC_DATA", str(tmp_path / "tasks"))
+    for path, found in (("mine", tmp_path / "tasks/mine"), ("tasks", "tasks"), ("a/b", "a/b")):
+        assert tasc.AnalyzeOptions(source=path).data.source().path == str(found)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

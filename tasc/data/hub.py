@@ -65,13 +65,13 @@ def _check_reachable(path: str) -> None:
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise InputError(
             f"{path} is neither a local file or folder nor a dataset on the Hub: pass another "
-            "path, or for a recipe the folder with the data as --data-dir"
+            "path, or set TASC_DATA to the folder that holds it"
         ) from None
     except Exception:  # the errors depend on the client's HTTP library
         raise UnavailableError(
             f"{path} is not a local file or folder, and the Hub cannot be reached: pass a local "
-            "path, for a recipe the folder with the data as --data-dir, or set HF_HUB_OFFLINE=1 to "
-            "use a cached copy"
+            "path, set TASC_DATA to the folder that holds it, or set "
+            "HF_HUB_OFFLINE=1 to use a cached copy"
         ) from None
 
 

@@ -1,5 +1,6 @@
 """The data source of a command, and task files: YAML files with a task's data and defaults."""
 
+import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -106,10 +107,11 @@ class Data(Options):
         return self._beside
 
     def source(self) -> Source:
-        """Return the same data as the library describes it."""
+        """Return the same data as the library describes it, below $TASC_DATA if only there."""
         fields = set(Data.model_fields)
         named = frozenset(self.model_fields_set & fields)
-        return Source(**self.model_dump(include=fields), named=named)
+        found = {"path": in_data_dir(self.path, os.environ.get("TASC_DATA"))}
+        return Source(**self.model_dump(include=fields) | found, named=named)
 
 
 class Task(Data):
@@ -146,6 +148,13 @@ class Task(Data):
             if name in fields and fields[name].default in self.splits:
                 found[name] = self.splits[fields[name].default]
         return {name: value for name, value in found.items() if value is not None}
+
+
+def in_data_dir(path: str, folder: str | None) -> str:
+    """Return where ``path`` is: below ``folder`` if it is relative and only there."""
+    below = Path(folder or "", path)
+    only = folder and not path.startswith(("~", ".")) and not Path(path).exists() and below.exists()
+    return str(below) if only else path
 
 
 def is_task_file(path: str) -> bool:

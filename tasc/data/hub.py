@@ -70,8 +70,8 @@ def _check_reachable(path: str) -> None:
     except Exception:  # the errors depend on the client's HTTP library
         raise UnavailableError(
             f"{path} is not a local file or folder, and the Hub cannot be reached: pass a local "
-            "path, set TASC_DATA to the folder that holds it, or set "
-            "HF_HUB_OFFLINE=1 to use a cached copy"
+            "path, set TASC_DATA to the folder that holds it, or set HF_HUB_OFFLINE=1 to use a "
+            "cached copy"
         ) from None
 
 

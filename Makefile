@@ -219,14 +219,12 @@ bench-forward: install  ## forwards over 1 to 61 tokens, and the bits of their l
 HEADS ?= build/draft-heads$(if $(BASE),-$(notdir $(BASE)))
 HEAD_TARGET := $(or $(BASE),$(HEADS)/target)
 HEAD_TRAINING := $(if $(BASE),--limit 1280 --epochs 4 --learning-rate 1e-3,--limit 3200 --epochs 4 --learning-rate 2e-3 --repetition-penalty 1.3)
-HEAD_METHODS := ar prompt-lookup:chain=0 ngram-trie recycling tasc-spec tasc-spec:logits=false eagle \
-  $(addprefix fr-spec:size=,$(if $(BASE),,32768) 16384 8192 4096) microspec $(addprefix microspec:,extension=false context=false tree=false fill=true) \
-  mix mix:always=true mix:budget=auto
-bench-heads: install $(HEADS)/counts $(HEADS)/head  ## n-grams and draft heads over 151,646 tokens; DATA as above; ARGS="--temperature 1"
-	for task in $(HEADS)/test/*; do \
-	  $(BIN)/tasc bench $$task --model target=$(HEAD_TARGET) --draft-head $(HEADS)/head \
-	    --token-counts $(HEADS)/counts $(addprefix --method ,$(HEAD_METHODS)) --limit 40 --max-new-tokens 64 \
-	    --threads 1 --force --output $(HEADS)/bench/$${task##*/} $(ARGS) || exit; done
+HEAD_METHODS := ar recycling tasc-spec mix eagle:depth=4,budget=12 fr-spec:size=16384,depth=4,budget=12 fr-spec:size=8192,depth=4,budget=12 \
+  fr-spec:size=4096,depth=4,budget=12 microspec:depth=4,budget=12 microspec:fill=true,depth=4,budget=12
+bench-heads: install $(HEADS)/counts $(HEADS)/head  ## draft heads beside n-grams, by kind of prompt; DATA as above; BASE=smollm2; ARGS="--limit 60"
+	$(BIN)/tasc bench $(HEADS)/test --model target=$(HEAD_TARGET) --draft-head $(HEADS)/head --token-counts $(HEADS)/counts \
+	  $(addprefix --method ,$(HEAD_METHODS)) --metric exact_match --max-new-tokens 64 --threads 1 --force --output $(HEADS)/bench $(ARGS)
+	$(BIN)/python -m benchmarks.kinds $(HEADS)/bench --json benchmarks/results/$(notdir $(HEADS))-kinds.json
 
 $(HEADS)/train:
 	$(BIN)/python -m benchmarks.head_tasks --output $(HEADS) $(if $(BASE),--chat) \

@@ -1,8 +1,8 @@
-"""Write the task folders of ``make bench-heads`` below one folder.
+"""Write the two folders of ``make bench-heads`` below one folder.
 
 ``train/`` is a mixture: medical questions, arithmetic, summaries, notes of dialogues, and functions
-of the Python standard library. ``test/`` has a folder per kind of prompt: the first turns of
-Spec-Bench by category, HumanEval and MedQuAD.
+of the Python standard library. ``test/`` has the first turns of Spec-Bench, HumanEval and MedQuAD,
+in random order, with the kind of each prompt as its output (see ``benchmarks.kinds``).
 """
 
 import argparse
@@ -18,19 +18,10 @@ from typing import Any
 from tasc.data.corpus import load
 from tasc.data.source import Source
 
+PER_KIND = 80  # prompts, as in Spec-Bench
 CUT = 700  # characters of a training output, and then to the end of the sentence
 ROLES = ("user", "input"), ("assistant", "output")
 Row = dict[str, Any]
-
-
-# Spec-Bench's categories as MicroSpec's table 2 names them; all others are of MT-Bench.
-KINDS = {
-    "translation": "MT",
-    "rag": "RAG",
-    "math_reasoning": "Math",
-    "qa": "QA",
-    "summarization": "Summ",
-}
 
 
 def main() -> None:
@@ -41,29 +32,24 @@ def main() -> None:
     parser.add_argument("--chat", action="store_true", help="write chats")
     arguments = parser.parse_args()
     write = partial(write_rows, chat=arguments.chat)
-    tests = spec_bench(arguments.data_dir)
-    for kind, name in (("Code", "human-eval"), ("medquad", "medquad")):
-        examples = load(Source(path=str(arguments.data_dir / name)), "test").examples
-        tests[kind] = [{"input": e.input, "output": e.output} for e in examples]
-    for kind, rows in tests.items():
-        write(arguments.output / "test" / kind / "test.jsonl", rows)
-    tested = {row["input"] for rows in tests.values() for row in rows}
+    tests = list(questions(arguments.data_dir))
+    random.Random(0).shuffle(tests)
+    write(arguments.output / "test" / "test.jsonl", tests)
+    tested = {row["input"] for row in tests}
     rows = [row for row in training_rows(arguments.data_dir) if row["input"] not in tested]
     random.Random(0).shuffle(rows)
     write(arguments.output / "train" / "validation.jsonl", rows[:200])
     write(arguments.output / "train" / "train.jsonl", rows[200:])
 
 
-def spec_bench(data: Path) -> dict[str, list[Row]]:
-    """Return Spec-Bench's first turns by kind, with its own references as outputs."""
-    found: dict[str, list[Row]] = {}
+def questions(data: Path) -> Iterator[Row]:
+    """Yield the prompts of all tests and their kinds."""
     for line in (data / "spec-bench" / "question.jsonl").read_text(encoding="utf-8").splitlines():
         question = json.loads(line)
-        reference = (question.get("reference") or ["-"])[0]
-        text = reference if isinstance(reference, str) else reference[0]
-        row = {"input": question["turns"][0], "output": text or "-"}
-        found.setdefault(KINDS.get(question["category"], "Conv"), []).append(row)
-    return found
+        yield {"input": question["turns"][0], "output": question["category"]}
+    for name in ("human-eval", "medquad"):
+        for example in load(Source(path=str(data / name)), "test").examples[:PER_KIND]:
+            yield {"input": example.input, "output": name}
 
 
 def training_rows(data: Path) -> Iterator[Row]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.figures import publish, script
 
+_KEPT = ("tokens_per_step", "tokens_per_second", "ms_per_sample", "lossless", "seconds")
 # MT-Bench's kinds are one kind of Spec-Bench.
 _TURNS = ["writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities"]
 
@@ -41,8 +42,7 @@ def summary(folder: Path) -> dict[str, Any]:
         "measured": {name: results[name] for name in ("started", "environment")},
         "data": results["task"]["source"].removesuffix("/question.jsonl").rpartition("/")[2],
         "dtype": results["settings"]["dtype"],
-        "tokens_per_step": {cell["method"]: cell["tokens_per_step"] for cell in cells},
-        "identical": {cell["method"]: cell["lossless"] for cell in cells[1:]},
+        "methods": {cell["method"]: {key: cell.get(key) for key in _KEPT} for cell in cells},
         "kinds": [
             {"kind": kind, "prompts": prompts[kind]}
             | {names.get(name, name): taken[first] / each for name, each in taken.items()}

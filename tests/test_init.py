@@ -189,6 +189,15 @@ def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tm
         assert planned(recipe).steps["bench"].data.path == f"{name}/mine-splits"
 
 
+def test_a_missing_test_split_comes_from_the_training_examples(capsys):
+    write(Path("data/train.jsonl"), jsonl(ROWS))
+    write(Path("data/validation.jsonl"), jsonl(ROWS[:2]))
+    found = done(capsys, "init", "data")["held_out"]
+    assert found["validation"] == 2
+    assert found["train"] + found["test"] == len(ROWS)
+    assert planned().steps["bench"].data.path == "data-splits"
+
+
 def test_names_that_steer_are_quoted(capsys):
     name = f"{STEERING}.jsonl"
     write(Path(name), jsonl([{STEERING: r["input"], "output": r["output"]} for r in ROWS]))
@@ -203,7 +212,7 @@ def test_names_that_steer_are_quoted(capsys):
     [
         (("few.jsonl",), "has 2 different examples with an output, too few to hold out"),
         (("absent.jsonl",), "no such file or folder"),
-        (("task",), "has no split test: add one beside the others"),
+        (("given.yaml",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
         (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
         (("mine.jsonl", "--recipe", " "), "--recipe or --model is empty: give a file"),
@@ -214,6 +223,7 @@ def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, a
     write(Path("few.jsonl"), jsonl(ROWS[:2] * 30))
     for name in ("train", "validation"):
         write(Path("task") / f"{name}.jsonl", jsonl(ROWS))
+    Path("given.yaml").write_text("path: task")
     before = sorted(Path.cwd().rglob("*"))
     code, out, err = tasc(capsys, "init", *arguments)
     assert (code, out) == (2, "")

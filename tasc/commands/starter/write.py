@@ -115,11 +115,11 @@ def start_recipe(options: InitOptions) -> Started:
     data = options.source.model_dump(include=options.source.model_fields_set)
     folder, held = None, dict[str, list[str]]()
     if "test" not in existing:
-        if len(existing) > 1 or task == given:
+        if task == given:
             raise InputError(f"{source.path} has no split test: add one beside the others")
         folder = recipe.parent / f"{_name(source)}-splits"
         _check_free(folder, "a recipe in another folder with --recipe")
-        held = hold_out(source, options.seed)
+        held = hold_out(source, options.seed, existing)
         data["path"] = folder.name
     elif is_local(source.path):
         data["path"] = os.path.relpath(source.path, recipe.parent)

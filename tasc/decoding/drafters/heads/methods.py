@@ -22,6 +22,7 @@ from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, Window
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
+from tasc.models.packed import pack
 from tasc.options.bounds import MOST, within
 
 
@@ -39,7 +40,7 @@ class MicroSpecOptions(EagleOptions, WindowOptions):
 
 def eagle(resources: Resources, options: EagleOptions) -> Factory:
     """Prepare EAGLE-2 over the whole vocabulary."""
-    full = Full(lm_head(_model(resources)))
+    full = Full(_model(resources).get_output_embeddings())
     return drafters(resources, lambda: full, options)
 
 
@@ -65,6 +66,7 @@ def drafters(
     if resources.draft_head is None:
         raise InputError("no draft head: name its folder with --draft-head")
     head = load_head(resources.draft_head, model)
+    pack(head)
     return lambda: Eagle(head, model.get_input_embeddings(), vocabulary, options)
 
 

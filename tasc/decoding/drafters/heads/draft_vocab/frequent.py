@@ -6,14 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PreTrainedModel
 
 from tasc.analysis.token_counts import load_counts
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.heads.draft_vocab.full import Unchanging
 from tasc.errors import InputError
-from tasc.models.packed import PackedLinear
+from tasc.models.packed import PackedLinear, pack
 
 
 def token_counts(resources: Resources, vocabulary: int) -> np.ndarray:
@@ -56,16 +55,20 @@ def most_frequent(counts: np.ndarray, size: int) -> Tensor:
 
 
 class Frequent(Unchanging):
-    """FR-Spec's vocabulary: some rows of an LM head, packed once. Sequences may share it."""
+    """FR-Spec's vocabulary: some rows of an LM head, gathered once. Sequences may share it."""
 
     def __init__(self, lm_head: nn.Linear, ids: Tensor) -> None:
-        """Pack the rows of ``ids`` (n,) int64, on any device, of ``lm_head`` (V, d)."""
+        """Gather the rows of ``ids`` (n,) int64, on any device, of ``lm_head`` (V, d)."""
         self.ids = ids.to(lm_head.weight.device)
-        self.weight = lm_head.weight.detach()[self.ids]
-        self.bias = None if lm_head.bias is None else lm_head.bias.detach()[self.ids]
+        rows = nn.Linear(lm_head.in_features, len(ids), lm_head.bias is not None, "meta")
+        gathered = {name: values[self.ids] for name, values in lm_head.state_dict().items()}
+        rows.load_state_dict(gathered, assign=True)
+        self.rows = nn.Sequential(rows.requires_grad_(False))
+        pack(self.rows)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return functional.linear(hidden, self.weight, self.bias)
+        logits: Tensor = self.rows(hidden)
+        return logits
 
 
 def pruned(model: PreTrainedModel, counts: np.ndarray, size: int) -> PreTrainedModel:

@@ -167,7 +167,15 @@ def create(
                 _share(folder, folder / MANIFEST)
                 flush_below(folder)
             _check_replaced(output, force=force)  # something may have been put there meanwhile
-            publish(folder, output)
+            made, late = folder.stat(), None
+            try:
+                publish(folder, output)
+            except KeyboardInterrupt as interrupt:
+                if not (output.exists() and os.path.samestat(made, output.stat())):
+                    raise
+                late = interrupt  # the output is complete, so no checkpoint is kept
+        if late is not None:
+            raise late
 
 
 def _share(folder: Path, like: Path) -> None:

@@ -39,12 +39,8 @@ def _lines(source: Source, split: str) -> list[str]:
     else:
         outputs = table.texts(source.output_column)
         answered = [row for row, output in enumerate(outputs) if output.strip()]
-    return [
-        json.dumps(
-            {name: table.columns[name][row] for name in columns}, ensure_ascii=False, default=str
-        )
-        for row in answered
-    ]
+    rows = ({name: table.columns[name][row] for name in columns} for row in answered)
+    return [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
 
 
 def _divided(lines: list[str], seed: int, names: Sequence[str]) -> dict[str, list[str]]:

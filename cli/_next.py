@@ -97,5 +97,5 @@ def _has_test(options: "StepOptions") -> bool:
     from tasc.data.corpus import splits
     from tasc.data.local import is_local
 
-    data = options.data
-    return data is None or not is_local(data.path) or "test" in splits(data.source())
+    source = options.data.source() if options.data else None
+    return source is None or not is_local(source.path) or "test" in splits(source)

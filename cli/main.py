@@ -51,6 +51,9 @@ def main(arguments: list[str] | None = None) -> None:
     Exit code 2: the input, the options or the machine must change. 130: interrupted. 141: stdout is
     a closed pipe.
     """
+    # By default torch's threads spin 30 times as long, and one busy core stops a training.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     try:
         _main(arguments)
     except (SystemExit, BrokenPipeError) as ended:
@@ -71,8 +74,6 @@ def _silence() -> None:
 
 
 def _main(arguments: list[str] | None) -> NoReturn:
-    # By default torch's threads spin 30 times as long, and one busy core stops a training.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems send SIGTERM
     try:
         given = sys.argv[1:] if arguments is None else arguments

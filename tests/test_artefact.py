@@ -13,7 +13,7 @@ import pytest
 
 from tasc import environment
 from tasc.errors import InputError, IntegrityError
-from tasc.files import artefact, resume
+from tasc.files import artefact
 from tasc.files.artefact import (
     MANIFEST,
     Step,
@@ -24,7 +24,7 @@ from tasc.files.artefact import (
     up_to_date,
     write_json,
 )
-from tasc.files.folders import NEW, OLD, publish
+from tasc.files.folders import NEW, OLD
 from tasc.files.resume import resumable, work_of
 
 STEP = Step("demo", {"size": 1, "model": "somewhere"}, {"model": "abc"})
@@ -91,32 +91,6 @@ def test_a_failure_leaves_the_old_artefact_and_nothing_beside_it(tmp_path):
         fail(tmp_path / "out", "data.txt")
     assert (tmp_path / "out" / "data.txt").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
-
-
-def test_an_interrupt_while_checkpoints_are_deleted_leaves_none(tmp_path, monkeypatch):
-    def interrupted(*_):
-        monkeypatch.undo()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(resume, "discard", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path / "out", "whole")
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_an_interrupt_after_the_rename_leaves_no_checkpoints(tmp_path, monkeypatch, old):
-    def interrupted(folder, output):
-        publish(folder, output)
-        raise KeyboardInterrupt
-
-    if old:
-        make(tmp_path / "out", "old")
-    monkeypatch.setattr(artefact, "publish", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path / "out", "whole", force=True)
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-    assert (tmp_path / "out/data.txt").read_text() == "whole"
 
 
 def test_checkpoints_survive_a_failure_but_only_for_the_same_step(tmp_path):

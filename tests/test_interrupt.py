@@ -1,4 +1,4 @@
-"""An interrupt at any moment ends with its message on the real stderr."""
+"""An interrupt at any moment ends with its message, and leaves nothing beside a finished output."""
 
 import os
 import sys
@@ -7,9 +7,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+import pytest
 from tasc_cli._command import INTERRUPTED, resumable
 
 from tasc.data.foreign import as_input_error
+from tasc.files import artefact, resume
+from tasc.files.folders import publish
+from tests.test_artefact import make
 
 _MOMENTS = ("call", "c_return")  # when Python looks for signals
 
@@ -58,3 +62,29 @@ def _interrupted(moment: int, errors: Path) -> NoReturn:
 def _guarded(work: Callable[[], object]) -> None:
     with as_input_error("a tokenizer", "pass another"):
         work()
+
+
+def test_an_interrupt_while_checkpoints_are_deleted_leaves_none(tmp_path, monkeypatch):
+    def interrupted(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(resume, "discard", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "out", "whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_an_interrupt_after_the_rename_leaves_no_checkpoints(tmp_path, monkeypatch, old):
+    def interrupted(folder, output):
+        publish(folder, output)
+        raise KeyboardInterrupt
+
+    if old:
+        make(tmp_path / "out", "old")
+    monkeypatch.setattr(artefact, "publish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "out", "whole", force=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out/data.txt").read_text() == "whole"

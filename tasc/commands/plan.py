@@ -1,6 +1,5 @@
 """Reading a recipe: a YAML file that names data and a chain of steps, checked whole."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -242,12 +241,9 @@ def _data_problems(config: StepOptions) -> Iterator[str]:
 
 
 def _locate(path: str, data_dir: Path | None) -> str:
-    """Find local data at ``path``, or below --data-dir or $TASC_DATA; keep a Hub id."""
-    if path.startswith(BUILTIN) or Path(path).is_absolute():
+    """Return where data are, with --data-dir below it alone."""
+    if data_dir is None or path.startswith(BUILTIN) or Path(path).is_absolute():
         return path
-    given = data_dir or os.environ.get("TASC_DATA")  # never both: no silent fallback
-    if given and (Path(given) / path).exists():
-        return str(Path(given) / path)
-    if data_dir is not None:
+    if not (data_dir / path).exists():
         raise InputError(f"no {path} below {data_dir}: give the folder that holds it as --data-dir")
-    return path
+    return str(data_dir / path)

@@ -89,7 +89,7 @@ def _save(made: Report | Reported, folder: Path) -> Any:  # noqa: ANN401 - see `
 def _read(options: StepOptions) -> Iterator[Path]:
     """Yield what a step reads: its data, and all that its options refer to."""
     if options.data:
-        yield Path(options.data.path)
+        yield Path(options.data.source().path)
     for name in options.spec.references:
         yield from (Path(parse_label(text)[1]) for text in options.named(name))
 

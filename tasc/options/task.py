@@ -110,7 +110,7 @@ class Data(Options):
         """Return the same data as the library describes it, below $TASC_DATA if only there."""
         fields = set(Data.model_fields)
         named = frozenset(self.model_fields_set & fields)
-        found = {"path": in_data_dir(self.path, os.environ.get("TASC_DATA"))}
+        found = {"path": _in_data_dir(self.path, os.environ.get("TASC_DATA"))}
         return Source(**self.model_dump(include=fields) | found, named=named)
 
 
@@ -150,7 +150,7 @@ class Task(Data):
         return {name: value for name, value in found.items() if value is not None}
 
 
-def in_data_dir(path: str, folder: str | None) -> str:
+def _in_data_dir(path: str, folder: str | None) -> str:
     """Return where ``path`` is: below ``folder`` if it is relative and only there."""
     below = Path(folder or "", path)
     only = folder and not path.startswith(("~", ".")) and not Path(path).exists() and below.exists()

@@ -43,7 +43,7 @@ class Whole(Scripted):
 
 
 class Excessive(Autoregressive):
-    """Proposes a node more than it was asked for."""
+    """Proposes one node too many."""
 
     def draft(self, max_nodes):
         return chain(np.ones(max_nodes + 1, np.int32))

@@ -4,9 +4,12 @@ Tensors on "meta" have shapes and no values: whatever would make the host wait f
 ``item``, ``nonzero``, a boolean index or a copy to the host, raises there.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tasc.decoding.drafters.heads import eagle
 from tasc.decoding.drafters.heads.draft_vocab import window
@@ -26,7 +29,7 @@ def model():
     return build_model().to("meta")
 
 
-VOCABULARIES = {
+VOCABULARIES: dict[str, Callable[[nn.Linear], object]] = {
     "full": Full,
     "fr-spec": lambda head: Frequent(head, torch.arange(50)),
     "microspec": lambda head: MicroSpec(head, WindowOptions(window=64)),

@@ -22,7 +22,7 @@ from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, Window
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.errors import InputError
 from tasc.models.draft_head import load_head
-from tasc.models.packed import pack
+from tasc.models.packed import PackedLinear, is_packed, pack
 from tasc.options.bounds import MOST, within
 
 
@@ -40,7 +40,7 @@ class MicroSpecOptions(EagleOptions, WindowOptions):
 
 def eagle(resources: Resources, options: EagleOptions) -> Factory:
     """Prepare EAGLE-2 over the whole vocabulary."""
-    full = Full(_model(resources).get_output_embeddings())
+    full = Full(lm_head(_model(resources)))
     return drafters(resources, lambda: full, options)
 
 
@@ -53,6 +53,8 @@ def fr_spec(resources: Resources, options: FrSpecOptions) -> Factory:
 def microspec(resources: Resources, options: MicroSpecOptions) -> Factory:
     """Prepare MicroSpec with one window per sequence."""
     head = lm_head(_model(resources))
+    if isinstance(head, PackedLinear):
+        head = head.unpacked()  # rows of its weight are gathered in each step
     ranking = quick(head)
     frequent = _frequent(resources, options.frequent) if options.frequent else None
     return drafters(resources, lambda: MicroSpec(head, options, ranking, frequent), options)
@@ -66,15 +68,15 @@ def drafters(
     if resources.draft_head is None:
         raise InputError("no draft head: name its folder with --draft-head")
     head = load_head(resources.draft_head, model)
-    pack(head)
+    if is_packed(model):
+        pack(head)
     return lambda: Eagle(head, model.get_input_embeddings(), vocabulary, options)
 
 
 def _frequent(resources: Resources, size: int) -> Frequent:
     head = lm_head(_model(resources))
-    vocabulary = head.weight.shape[0]
-    counts = token_counts(resources, vocabulary)
-    return Frequent(head, most_frequent(counts, min(size, vocabulary)))
+    counts = token_counts(resources, head.out_features)
+    return Frequent(head, most_frequent(counts, min(size, head.out_features)))
 
 
 def _model(resources: Resources) -> PreTrainedModel:

@@ -12,7 +12,7 @@ from tasc.analysis.token_counts import load_counts
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters.heads.draft_vocab.full import Unchanging
 from tasc.errors import InputError
-from tasc.models.packed import PackedLinear, pack
+from tasc.models.packed import PackedLinear
 
 
 def token_counts(resources: Resources, vocabulary: int) -> np.ndarray:
@@ -57,14 +57,14 @@ def most_frequent(counts: np.ndarray, size: int) -> Tensor:
 class Frequent(Unchanging):
     """FR-Spec's vocabulary: some rows of an LM head, gathered once. Sequences may share it."""
 
-    def __init__(self, lm_head: nn.Linear, ids: Tensor) -> None:
+    def __init__(self, lm_head: nn.Linear | PackedLinear, ids: Tensor) -> None:
         """Gather the rows of ``ids`` (n,) int64, on any device, of ``lm_head`` (V, d)."""
-        self.ids = ids.to(lm_head.weight.device)
+        values = lm_head.state_dict()
+        self.ids = ids.to(values["weight"].device)
         rows = nn.Linear(lm_head.in_features, len(ids), lm_head.bias is not None, "meta")
-        gathered = {name: values[self.ids] for name, values in lm_head.state_dict().items()}
-        rows.load_state_dict(gathered, assign=True)
-        self.rows = nn.Sequential(rows.requires_grad_(False))
-        pack(self.rows)
+        rows.load_state_dict({name: whole[self.ids] for name, whole in values.items()}, assign=True)
+        rows.requires_grad_(False)
+        self.rows = PackedLinear(rows) if isinstance(lm_head, PackedLinear) else rows
 
     def logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.rows(hidden)
@@ -84,20 +84,18 @@ def pruned(model: PreTrainedModel, counts: np.ndarray, size: int) -> PreTrainedM
     return part
 
 
-def lm_head(model: PreTrainedModel) -> nn.Linear:
+def lm_head(model: PreTrainedModel) -> nn.Linear | PackedLinear:
     """Return the LM head (V, d) of ``model``."""
     head = model.get_output_embeddings()
-    if isinstance(head, PackedLinear):
-        head = head.unpacked()  # its rows are gathered
-    if not isinstance(head, nn.Linear):
+    if not isinstance(head, nn.Linear | PackedLinear):
         raise InputError(f"the model's LM head must be a linear layer, got {type(head).__name__}")
     return head
 
 
 class _PrunedHead(nn.Module):
-    def __init__(self, head: nn.Linear, ids: Tensor) -> None:
+    def __init__(self, head: nn.Linear | PackedLinear, ids: Tensor) -> None:
         super().__init__()
-        self.rows, self.width = Frequent(head, ids), head.weight.shape[0]
+        self.rows, self.width = Frequent(head, ids), head.out_features
 
     def forward(self, hidden: Tensor) -> Tensor:
         some = self.rows.logits(hidden)

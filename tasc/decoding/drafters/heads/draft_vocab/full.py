@@ -9,6 +9,8 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
+from tasc.models.packed import PackedLinear
+
 
 class DraftVocabulary(Protocol):
     """The tokens that one sequence can draft, as columns of its draft logits.
@@ -67,7 +69,7 @@ class Full(Unchanging):
 
     ids: Tensor | None = None
 
-    def __init__(self, lm_head: nn.Linear) -> None:
+    def __init__(self, lm_head: nn.Linear | PackedLinear) -> None:
         self.lm_head = lm_head
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -107,13 +107,14 @@ MADE_BASE := $(if $(BASE),$(VENV)/.installed,$(SERVING)/base)
 $(SERVING)/tokens: | $(MADE_BASE)
 	$(BIN)/tasc augment $(TASK) --tokenizer $(SERVED_BASE) --output $@
 
-TUNE = $(BIN)/tasc finetune $(TASK) --model $(SERVED_BASE) --threads 1 --epochs $(or $(EPOCHS),1) --limit 4000 \
+TUNE = $(BIN)/tasc finetune $(TASK) --model $(SERVED_BASE) --threads 1 --limit 4000 \
   --learning-rate $(if $(BASE),1e-3,3e-3) --batch-size 32 --effective-batch 32 --max-length 160 --quantize none --merge --output $@
 $(SERVING)/baseline: | $(MADE_BASE)
-	$(TUNE)
+	$(TUNE) --epochs $(or $(EPOCHS),1)
 
-$(SERVING)/tasc-ft: | $(SERVING)/tokens
-	$(TUNE) --augmented $(SERVING)/tokens
+# On as many tokens as the baseline.
+$(SERVING)/tasc-ft: | $(SERVING)/tokens $(SERVING)/baseline
+	$(TUNE) --augmented $(SERVING)/tokens --tokens-of $(SERVING)/baseline
 
 $(SERVING)/index-%: | $(SERVING)/%
 	$(BIN)/tasc index $(TASK) --tokenizer $(SERVING)/$*/model --output $@

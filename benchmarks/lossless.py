@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.figures import publish, script
 from tasc.benchmark.lossless import generate_reference, match
-from tasc.benchmark.matrix import Cell, Loaded, run
+from tasc.benchmark.matrix import Cell, Loaded, prepare, run
 from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
@@ -89,7 +89,7 @@ def measure(
             with target_from_model(model.to(dtype)) as target:
                 loaded = Loaded(name, target, tokenizer, (END,))
                 prompts = loaded.encode(test.prompts)
-                cells = run([loaded], train, test, asked, draft=draft)
+                cells = run(prepare([loaded], train, test, asked, draft=draft), asked)
                 expected = [g.tokens for g in cells[0].runs[0]]
                 if kind == "float32":
                     expected = [generate_reference(loaded, p, options.new_tokens) for p in prompts]

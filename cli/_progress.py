@@ -24,7 +24,6 @@ def show_progress() -> AbstractContextManager[Progress]:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """Show a bar for the current work."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

@@ -26,11 +26,7 @@ def environment() -> dict[str, Any]:
         "git": _commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "machine": {
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "system": platform.system(),
-        },
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system()},
     }
 
 

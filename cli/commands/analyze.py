@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tasc.benchmark.results.prediction import StepFigures
     from tasc.benchmark.results.search import Drafting, ServedDrafts, Structured
     from tasc.vocab.search.predict import BudgetPoint
+    from tasc.vocab.trim import TrimPoint
 
 # The columns of a table of simulated drafts.
 _FIGURES: "dict[str, Callable[[StepFigures], str]]" = {
@@ -52,17 +53,7 @@ def show(found: "AnalysisResults") -> None:
         size = found.recommended_size.budget
         say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {same}")
     if found.trim:
-        table_of(
-            "A smaller vocabulary, predicted by the weights that a step reads",
-            found.trim,
-            {
-                "rows": lambda p: f"{p.rows:,}",
-                "parameters": lambda p: f"{p.parameters:,}",
-                "of the model": lambda p: f"{p.parameter_share:.0%}",
-                "step ratio": lambda p: f"{p.step_ratio:.2f}×",
-            },
-        )
-        say("tasc augment --trim --rows N keeps N tokens, and with them all that the task uses.")
+        _show_trim(found.trim)
     if found.drafting:
         _show_drafting(found.drafting)
     if found.structured:
@@ -107,6 +98,20 @@ def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
         },
     )
     say("Step ratio: decoding steps per output without new tokens, divided by steps with them.")
+
+
+def _show_trim(points: "tuple[TrimPoint, ...]") -> None:
+    table_of(
+        "A smaller vocabulary, predicted by the weights that a step reads",
+        points,
+        {
+            "rows": lambda point: f"{point.rows:,}",
+            "parameters": lambda point: f"{point.parameters:,}",
+            "of the model": lambda point: f"{point.parameter_share:.0%}",
+            "step ratio": lambda point: f"{point.step_ratio:.2f}×",
+        },
+    )
+    say("tasc augment --trim --rows N keeps N tokens, and with them all that the task uses.")
 
 
 def _show_drafting(drafting: "Drafting") -> None:

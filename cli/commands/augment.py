@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._console import say, table, table_of
+from .._console import say, table_of
 
 if TYPE_CHECKING:
     from tasc.vocab.report import AugmentReport, TrimReport
@@ -16,21 +16,19 @@ def show(report: "AugmentReport") -> None:
     if not report.budget:
         return
     sides = [("train", report.train), ("held out", report.held_out)]
-    table(
+    table_of(
         f"{report.added:,} new tokens ({report.export}), vocabulary {report.size:,}",
-        ["split", "tokens/output", "predicted", "measured", "token ratio", "bytes/token"],
-        [
-            [
-                name,
-                f"{side.tokens_per_output['before']:.2f}",
-                f"{side.tokens_per_output['predicted']:.2f}",
-                f"{side.tokens_per_output['reached']:.2f}",
-                f"{side.ratio:.2f}×",
-                " → ".join(f"{side.bytes_per_token[k]:.2f}" for k in ("before", "reached")),
-            ]
-            for name, side in sides
-            if side
-        ],
+        [(name, side, side.tokens_per_output) for name, side in sides if side],
+        {
+            "split": lambda row: row[0],
+            "tokens/output": lambda row: f"{row[2]['before']:.2f}",
+            "predicted": lambda row: f"{row[2]['predicted']:.2f}",
+            "measured": lambda row: f"{row[2]['reached']:.2f}",
+            "token ratio": lambda row: f"{row[1].ratio:.2f}×",
+            "bytes/token": lambda row: "{before:.2f} → {reached:.2f}".format_map(
+                row[1].bytes_per_token
+            ),
+        },
     )
     if report.shortfall:
         say(report.shortfall)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._console import say, table
+from .._console import say, table_of
 
 if TYPE_CHECKING:
     from tasc.benchmark.vocabularies import Comparison
@@ -11,20 +11,17 @@ if TYPE_CHECKING:
 def show(report: "Comparison") -> None:
     """Print both vocabularies, their shared tokens, and the recommendation."""
     sides = [("target", report.target), ("drafter", report.draft)]
-    table(
+    table_of(
         f"{report.task.samples} texts of {report.task.source}",
-        ["", "tokens", "strings", "longest", "mean bytes", "texts unchanged"],
-        [
-            [
-                name,
-                f"{side.size:,}",
-                f"{side.strings:,}",
-                f"{side.longest}",
-                f"{side.mean_bytes:.2f}",
-                f"{side.injective}/{side.tested}",
-            ]
-            for name, side in sides
-        ],
+        sides,
+        {
+            "": lambda side: side[0],
+            "tokens": lambda side: f"{side[1].size:,}",
+            "strings": lambda side: f"{side[1].strings:,}",
+            "longest": lambda side: f"{side[1].longest}",
+            "mean bytes": lambda side: f"{side[1].mean_bytes:.2f}",
+            "texts unchanged": lambda side: f"{side[1].injective}/{side[1].tested}",
+        },
     )
     for name, side in sides:
         if side.lost is not None:

@@ -68,9 +68,7 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
         None, description="Predict steps and accepted lengths of drafts served by an engine."
     )
     speculative_tokens: Numbers = Field(
-        "4,8,16",
-        description="With --serve: numbers of draft tokens per step to predict for, with commas "
-        "between.",
+        "4,8,16", description="With --serve: numbers of draft tokens per step, with commas between."
     )
 
     @property

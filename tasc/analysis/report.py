@@ -76,24 +76,9 @@ def analyze(
     found = describe(stream, tokenizer, n_max=options.n_max, progress=progress)
     inputs, outputs = found.input.words, found.output.words
     tokens, once = None, None
-    sides = found.input.tokens, found.output.tokens
-    if tokenizer is not None and sides[0] is not None and sides[1] is not None:
+    if tokenizer is not None:
         once = Outputs.encode(found.sample, tokenizer, options.export)
-        most, size = max(options.new_tokens), len(tokenizer.vocabulary())
-        result = search(once, tokenizer, most, options, progress)
-        weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
-        counts = np.bincount(once.encoded.tokens, weights, minlength=size)
-        counts = counts.astype(np.int64)  # doubles are exact up to 2^53
-        tokens = TokenReport(
-            tokenizer=tokenizer.path,
-            vocabulary=size,
-            export=options.export,
-            input=sides[0],
-            output=sides[1],
-            sampled=len(once.texts),
-            frequency=(curve(counts), curve(merged_counts(counts, result, most))),
-            top_merges=top_merges(result, once),
-        )
+        tokens = _tokens(found, once, tokenizer, options, progress)
     before, after = inputs.bigrams, outputs.bigrams
     change = after.entropy_bits / before.entropy_bits - 1 if round(before.entropy_bits, 9) else 0.0
     report = TaskReport(
@@ -110,3 +95,30 @@ def analyze(
         tokens=tokens,
     )
     return Analysis(report, found, once)
+
+
+def _tokens(
+    found: Scan,
+    once: Outputs,
+    tokenizer: LoadedTokenizer,
+    options: AnalyzeOptions,
+    progress: Progress,
+) -> TokenReport | None:
+    """Describe the tokens of a scan, and merges of its distinct outputs ``once``."""
+    if found.input.tokens is None or found.output.tokens is None:
+        return None
+    most, size = max(options.new_tokens), len(tokenizer.vocabulary())
+    result = search(once, tokenizer, most, options, progress)
+    weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
+    counts = np.bincount(once.encoded.tokens, weights, minlength=size)
+    counts = counts.astype(np.int64)  # doubles are exact up to 2^53
+    return TokenReport(
+        tokenizer=tokenizer.path,
+        vocabulary=size,
+        export=options.export,
+        input=found.input.tokens,
+        output=found.output.tokens,
+        sampled=len(once.texts),
+        frequency=(curve(counts), curve(merged_counts(counts, result, most))),
+        top_merges=top_merges(result, once),
+    )

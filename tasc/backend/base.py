@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -86,3 +86,14 @@ class MergeResult:
     h1_before: float
     rejected: int  # number of n-grams rejected by PCS
     aliases: tuple[Alias, ...]
+
+    def first(self, length: int) -> "MergeResult":
+        """Return the result as it was after ``length`` merges."""
+        return replace(self, merges=self.merges[:length])
+
+    @property
+    def last(self) -> tuple[int, float, float]:
+        """The tokens after the merges, and the Rényi-2 and Shannon entropies in bits."""
+        if not self.merges:
+            return self.tokens_before, self.h2_before, self.h1_before
+        return self.merges[-1].tokens, self.merges[-1].h2, self.merges[-1].h1

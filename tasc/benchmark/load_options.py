@@ -31,12 +31,7 @@ class LoadOptions(StepOptions):
         Field((), description="Model to request: one for all endpoints, or one for each, in order.")
     )
     concurrency: int = Field(1, ge=1, le=999, description="Number of requests in flight.")
-    max_new_tokens: int = Field(
-        256,
-        ge=1,
-        le=LONGEST,
-        description="Maximum number of tokens per output (max_tokens of a request).",
-    )
+    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Limit max_tokens of requests.")
     stop: tuple[Text, ...] = Field(
         (), description="Text that ends an output and is not part of it; repeatable."
     )
@@ -50,8 +45,7 @@ class LoadOptions(StepOptions):
         600.0, ge=0.1, le=86400, description="Seconds after which a request has failed."
     )
     reference: Annotated[str | None, Shell(default="the first endpoint")] = Field(
-        None,
-        description="Folder of tasc bench or tasc load whose first outputs are the reference.",
+        None, description="Folder of tasc bench or tasc load whose first outputs are the reference."
     )
     allow_remote: AllowRemote = False
 

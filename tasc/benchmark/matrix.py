@@ -97,26 +97,6 @@ class Measured(dict[Turn, list[Generation]]):
         super().__setitem__(turn, generations)
 
 
-def run(
-    models: Sequence[Loaded],
-    corpus: Corpus,
-    test: Corpus,
-    options: BenchOptions,
-    progress: Progress = silent,
-    draft: DraftSource | None = None,
-    measured: MutableMapping[Turn, list[Generation]] | None = None,
-) -> list[Cell]:
-    """Decode each prompt of ``test`` with every model and method; see ``prepare``.
-
-    Turns that ``measured`` holds are not run again; others are added to it.
-    """
-    known = {} if measured is None else measured
-    cells = prepare(models, corpus, test, options, progress, draft)
-    for part in cut(slice(0, len(test.examples)), options.slice):
-        decode_slice(cells, part, options, known, progress)
-    return cells
-
-
 def prepare(
     models: Sequence[Loaded],
     corpus: Corpus,
@@ -159,6 +139,19 @@ def prepare(
             cell = Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
             cell.labels, cell.prompts = labels if m.chooses else None, prompts
             cells.append(cell)
+    return cells
+
+
+def run(
+    cells: list[Cell],
+    options: BenchOptions,
+    measured: MutableMapping[Turn, list[Generation]] | None = None,
+    progress: Progress = silent,
+) -> list[Cell]:
+    """Decode all prompts with every cell. ``measured`` turns are not repeated; others are added."""
+    known = {} if measured is None else measured
+    for part in cut(slice(0, len(cells[0].prompts)), options.slice):
+        decode_slice(cells, part, options, known, progress)
     return cells
 
 

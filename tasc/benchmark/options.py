@@ -66,24 +66,16 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     ] = Field(("ar", "tasc-spec"), description=describe())
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
-        (),
-        description="Index folder (tasc index) to draft from instead of the corpus, as DIR or "
-        "NAME=DIR; repeatable.",
+        (), description="Index (tasc index) instead of the corpus, as DIR or NAME=DIR; repeatable."
     )
     draft_head: str | None = Field(
-        None,
-        description="Draft head folder (tasc finetune --draft-head), for mix, eagle, fr-spec or "
-        "microspec.",
+        None, description="Folder of tasc finetune --draft-head, for mix and head methods."
     )
     token_counts: Annotated[str | None, Shell(default="by training outputs")] = Field(
-        None,
-        description="Folder of tasc analyze with token counts, for fr-spec and the method options "
-        "size and frequent.",
+        None, description="Token counts (tasc analyze), for fr-spec and options size and frequent."
     )
     draft_model: Annotated[str | None, Shell("draft", default="byte n-grams")] = Field(
-        None,
-        description="Small draft model, with any tokenizer, for slem, slrs, tli, union, standard "
-        "and mix.",
+        None, description="Draft model, with any tokenizer: slem, slrs, tli, union, standard, mix."
     )
     choices: str | None = Field(
         None,
@@ -94,9 +86,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
     delimiter: Text = Field(";", description="Separator of items, for the item metrics.")
-    max_new_tokens: int = Field(
-        256, ge=1, le=LONGEST, description="Maximum number of tokens per output."
-    )
+    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Maximum tokens per output.")
     dtype: DecodingDtype = "float32"
     device: Device = "auto"
     repeats: int = Field(1, ge=1, le=1000, description="Number of passes over all samples.")
@@ -114,10 +104,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         0, ge=0, le=MOST, description="Sample from the k most likely tokens (0 = all)."
     )
     top_p: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="Sample from the most likely tokens with this probability mass.",
+        1.0, gt=0, le=1, description="Sample from the fewest tokens with this probability mass."
     )
     verify: Literal["sampled", "rejection", "multi-branch"] = Field(
         "sampled",
@@ -287,8 +274,5 @@ class VocabularyOptions(ModelOptions):
         1.0, ge=COLDEST, le=HOTTEST, description="Temperature of both models' distributions."
     )
     limit: int | None = Field(
-        1000,
-        ge=1,
-        le=MOST_EXAMPLES,
-        description="Number of examples to tokenize, drawn at random with --seed.",
+        1000, ge=1, le=MOST_EXAMPLES, description="Number of examples to tokenize, drawn by --seed."
     )

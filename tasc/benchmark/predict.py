@@ -79,13 +79,11 @@ def cost_of(
 
 
 def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:
-    """Predict the methods of one model."""
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
     chains_only = model.target.chains_only
     texts = test.prompts, test.outputs
     references = References.of(model.tokenizer, *texts, max_new_tokens, chains_only=chains_only)
-    read = [prompt[model.target.shared :] for prompt in references.prompts]
     for cell in cells:
         if not cell.method.entry.simulates:
             continue
@@ -93,9 +91,9 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
         fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
         fresh.forget()
         steps = simulate(fresh.drafter, references, cell.method.budget)
-        ms = steps.ms_per_sample(read, cost)
+        ms = steps.ms_per_sample(references.unread, cost)
         figures = StepFigures(**steps.to_dict(), ms_per_sample=ms)
-        by_turn = steps.ms_by_turn(read, cost)
+        by_turn = steps.ms_by_turn(references.unread, cost)
         yield Simulated(model.label, cell.method.label, figures, by_turn)
 
 

@@ -102,7 +102,6 @@ def calibration_error(
 
 
 def _sizing(policy: Adaptive) -> results.Sizing:
-    """Describe what a budget learnt and did."""
     cost, decided = policy.cost, policy.decided
     return results.Sizing(
         curve_tokens=cost.sizes,

@@ -12,13 +12,7 @@ from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.conditions import (
-    Sample,
-    SamplingSettings,
-    Settings,
-    Task,
-    run_facts,
-)
+from tasc.benchmark.results.conditions import Sample, SamplingSettings, Settings, Task, run_facts
 from tasc.benchmark.spread import decode_elsewhere, load_draft_source, load_models
 from tasc.data.corpus import Corpus
 from tasc.models.packed import is_int8
@@ -47,10 +41,10 @@ def bench(
     progress("loading the models", 0, 0)
     models = load_models(options, test.end)
     measured = matrix.Measured(work, resume=resume)
+    cells = matrix.prepare(models, corpus, test, options, progress, draft)
     if options.executor == "local":
-        cells = matrix.run(models, corpus, test, options, progress, draft, measured)
+        matrix.run(cells, options, measured, progress)
     else:
-        cells = matrix.prepare(models, corpus, test, options, progress, draft)
         decode_elsewhere(cells, corpus, test, options, (work, resume), progress)
         matrix.share(cells)
     matches = None

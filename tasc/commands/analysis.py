@@ -23,6 +23,7 @@ from tasc.decoding.core.grammar import Grammar
 from tasc.errors import InputError
 from tasc.models.folder.fetch import local_folder
 from tasc.options.references import resolve_model
+from tasc.progress import Progress
 from tasc.report.record import Reported
 from tasc.tokenizer.files import tokenizer_folder
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
@@ -71,6 +72,27 @@ def _structured(
     return predict_structured(simulations, grammar, augmented)
 
 
+def _analyzed(
+    tokenizer: LoadedTokenizer | None, options: AnalyzeOptions, context: StepContext
+) -> Analysis:
+    stream, counted = context.texts.stream, list[Counted]()
+    if stream is not None and options.executor != "local":
+        counted = count_pieces(stream, tokenizer, options, **context.kept)
+    texts, progress = stream or context.texts.corpus, context.progress
+    return analyze_texts(texts, tokenizer, options, counted=counted, progress=progress)
+
+
+def _served(
+    options: AnalyzeOptions, simulations: Simulations, progress: Progress
+) -> ServedDrafts | None:
+    """Predict the drafts of an engine, which are chains and begin after the prefill."""
+    if not options.serve:
+        return None
+    runs = replace(simulations, references=replace(simulations.references, drafts_first=False))
+    start, sizes = Setting(width=1, tree_size=options.chains[0]), {"tree_size": options.chains}
+    return served_drafts(options.serve, search(runs, start, sizes, progress=progress))
+
+
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     """Run ``tasc analyze``."""
     model = resolve_model(options.model)[1] if options.model else None
@@ -79,22 +101,12 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     if model:
         from tasc.benchmark.predict import cost_of
 
-        own = None if options.tokenizer else tokenizer
-        cost = cost_of(model, options.dtype, options.device, own)
-    stream, counted = context.texts.stream, list[Counted]()
-    if stream is not None and options.executor != "local":  # by workers
-        counted = count_pieces(stream, tokenizer, options, **context.kept)
-    found = analyze_texts(
-        stream or context.texts.corpus,
-        tokenizer,
-        options,
-        counted=counted,
-        progress=context.progress,
-    )
-    new_tokens, drafts = Prediction(), None
-    trimmed: tuple[TrimPoint, ...] = ()
-    served: ServedDrafts | None = None
-    structured: Structured | None = None
+        cost = cost_of(
+            model, options.dtype, options.device, None if options.tokenizer else tokenizer
+        )
+    found = _analyzed(tokenizer, options, context)
+    new_tokens, trimmed = Prediction(), tuple[TrimPoint, ...]()
+    drafts, served, structured = None, None, None
     if tokenizer:
         used = np.flatnonzero(found.scan.input.counts + found.scan.output.counts)
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
@@ -109,20 +121,14 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
             # With T(k) of the model, the default setting drafts adaptively.
             start = Setting() if cost is None else Setting(tree_size=0)
             drafts = search(simulations, start, grid, progress=context.progress)
-            if options.serve:
-                start, sizes = Setting(width=1, tree_size=options.chains[0]), options.chains
-                after = replace(simulations.references, drafts_first=False)  # as engines draft
-                runs = replace(simulations, references=after)
-                chains = search(runs, start, {"tree_size": sizes}, progress=context.progress)
-                served = served_drafts(options.serve, chains)
+            served = _served(options, simulations, context.progress)
             structured = _structured(options, context, found, tokenizer, new_tokens, simulations)
-    drafting = None if drafts is None else Drafting(model=options.model, **dict(drafts))
     results = AnalysisResults(
         **dict(found.report),
         budgets=new_tokens.budgets,
         recommended_size=new_tokens.recommended_size,
         trim=trimmed,
-        drafting=drafting,
+        drafting=Drafting(model=options.model, **dict(drafts)) if drafts else None,
         structured=structured,
         serving=served,
         verdict=decide(found.report, drafts.best if drafts else None, new_tokens),

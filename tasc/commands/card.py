@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tasc.data.corpus import Corpus
 from tasc.data.local import is_local
@@ -15,6 +14,7 @@ from tasc.data.source import BUILTIN
 from tasc.environment import environment
 from tasc.files.packaged import PACKAGED
 from tasc.options.references import resolve_model
+from tasc.report.html import plain_template
 from tasc.report.markdown import block, code, table
 from tasc.training.finetuned import FinetuneResult
 from tasc.training.options import FinetuneOptions
@@ -56,16 +56,9 @@ def model_card(
     chat = source.chat and not source.names("template")
     inputs = _CHAT if chat else _PLAIN.format(prompt=source.example())
     rows = [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in report.evaluations]
-    # The card is not HTML: ``code`` and ``block`` enclose what others wrote.
-    pages = Environment(
-        loader=PackageLoader("tasc.commands"),
-        undefined=StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
-    pages.filters |= {"code": code, "number": "{:,}".format}
-    return pages.get_template("card.md").render(
+    # ``code`` and ``block`` enclose what others wrote.
+    card = plain_template("tasc.commands", "card.md", code=code, number="{:,}".format)
+    return card.render(
         header=yaml.safe_dump(header, sort_keys=False),
         base=code(label if local else model),
         data=code(Path(source.path).name if is_local(source.path) else source.path),

@@ -31,16 +31,10 @@ class DataOptions(StepOptions):
     tokenizer: str = TOKENIZER
     samples: int = Field(3, ge=0, le=1000, description="Examples to show, drawn by the seed.")
     max_length: int = Field(
-        512,
-        ge=8,
-        le=LONGEST,
-        description="Show what tasc finetune cuts with the same --max-length.",
+        512, ge=8, le=LONGEST, description="Show what tasc finetune cuts with this --max-length."
     )
     max_new_tokens: int = Field(
-        256,
-        ge=1,
-        le=LONGEST,
-        description="Count what tasc bench cannot finish with the same --max-new-tokens.",
+        256, ge=1, le=LONGEST, description="Count outputs that tasc bench cuts with this limit."
     )
 
 

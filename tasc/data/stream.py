@@ -99,7 +99,6 @@ def _between(stream: FileStream, begin: int, end: int) -> FileStream:
 
 
 def _hash(span: Span) -> bytes:
-    """Hash a file or a range of its bytes."""
     with span.path.open("rb") as file:
         if span.end is None:
             return hashlib.file_digest(file, "sha256").digest()

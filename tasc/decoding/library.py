@@ -129,31 +129,23 @@ def generate(
     ends = end_ids(model, tokenizer.eos_token_id)
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
-    ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
+    encoded = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     method = parse(drafter or default_method(head=head is not None))
     if method.chooses:
         raise InputError(f"drafter {method.label!r} drafts nothing: call tasc.choose")
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
-    grammar = _grammar(options, tokenizer, ends)
+    resources = _resources(options, tokenizer, ends)
     with restore_model(draft), target_from_model(model, graphs) as target:
-        resources = Resources(
-            (),
-            ends[0] if ends else -1,
-            target=target,
-            draft=draft_source(draft, options.get("draft_tokenizer")),
-            sampling=sampling,
-            draft_head=head,
-            token_counts=options.get("token_counts"),
-            grammar=grammar,
-        )
-        make = prepare(method, corpus, tokenizer, resources)
+        make = prepare(method, corpus, tokenizer, replace(resources, target=target))
         verify, processors = options.get("verify", "sampled"), options.get("processors", ())
         requests = [
-            Request(prompt, make, chosen(verify, sampling, i), rule, own, processors, grammar)
-            for i, (prompt, own) in enumerate(zip(ids, callbacks, strict=True))
+            Request(
+                ids, make, chosen(verify, sampling, i), rule, own, processors, resources.grammar
+            )
+            for i, (ids, own) in enumerate(zip(encoded, callbacks, strict=True))
         ]
         timer = PhaseTimer()
-        target.share(common_prefix(ids))
+        target.share(common_prefix(encoded))
         timer.end("prefill")
         done = generate_all(
             target,
@@ -166,6 +158,20 @@ def generate(
         timer.add_prefill([one.timeline for one in done])
     texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
+
+
+def _resources(
+    options: GenerateOptions, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]
+) -> Resources:
+    return Resources(
+        (),
+        ends[0] if ends else -1,
+        draft=draft_source(options.get("draft_model"), options.get("draft_tokenizer")),
+        sampling=options.get("sampling"),
+        draft_head=options.get("draft_head"),
+        token_counts=options.get("token_counts"),
+        grammar=_grammar(options, tokenizer, ends),
+    )
 
 
 def _grammar(

@@ -1,16 +1,18 @@
 """Simulates decoding without a model: the target is assumed to write the reference outputs."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.generation import PhaseTimer
 from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
+from tasc.models.prefix import common_prefix
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 LONGEST = 256  # tokens of an output, as in a bench
@@ -57,6 +59,12 @@ class References:
         limits = max_new_tokens, chains_only, not chains_only
         return cls(prompt_ids, output_ids, tokenizer.eos_id, *limits)
 
+    @cached_property
+    def unread(self) -> list[np.ndarray]:
+        """The prompts without the tokens with which all begin: a target reads those once."""
+        shared = 0 if self.chains_only else len(common_prefix(self.prompts))
+        return [prompt[shared:] for prompt in self.prompts]
+
     def targets(self) -> list[np.ndarray]:
         """Return the tokens that the target writes: (≤ max_new_tokens,) int32 per output."""
         ended = [np.append(output, self.end).astype(np.int32) for output in self.outputs]
@@ -75,26 +83,24 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
     """
     drafted, accepted, steps = list[int](), list[int](), list[int]()
     scored, prefilled = list[int](), list[int]()
-    targets, seconds, ended = references.targets(), 0.0, 0
-    for prompt, target in zip(references.prompts, targets, strict=True):
+    targets, timer, ended = references.targets(), PhaseTimer(), 0
+    for prompt, unread, target in zip(references.prompts, references.unread, targets, strict=True):
         known, rest, was_drafted = len(drafted), target, False
-        begin = time.perf_counter()
         drafter = factory()
         drafter.start(prompt)
-        seconds += time.perf_counter() - begin
-        drafts = references.drafts_first and len(prompt) <= LONGEST_CHAIN
+        timer.end("draft")
+        drafts = references.drafts_first and len(unread) <= LONGEST_CHAIN
         while len(rest):
             room = references.max_new_tokens - (len(target) - len(rest)) - 1
-            begin = time.perf_counter()
             draft = drafter.draft(min(tree_size, room)) if drafts else Draft()
             draft = draft.best_chain() if references.chains_only else draft
-            seconds += time.perf_counter() - begin
+            timer.end("draft")
             agreeing, first = len(draft.path_of(rest)), len(rest) == len(target)
             was_drafted = agreeing == len(rest) and not first  # the last token, too
             committed, rest = rest[: agreeing + 1], rest[agreeing + 1 :]
-            begin = time.perf_counter()
+            timer.end("verify")
             drafter.observe(committed)
-            seconds += time.perf_counter() - begin
+            timer.end("draft")
             if first:
                 scored.append(len(draft))
                 prefilled.append(len(committed))
@@ -104,13 +110,12 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
             drafts = True
         steps.append(len(drafted) - known)
         ended += was_drafted
-    lengths = np.array([len(target) for target in targets])
     return StepStats(
-        lengths,
+        np.array([len(target) for target in targets]),
         np.array(steps),
         np.array(drafted, int),
         np.array(accepted, int),
-        seconds,
+        timer.seconds["draft"],
         ended,
         prefilled=np.array(prefilled),
         scored=np.array(scored),

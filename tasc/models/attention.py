@@ -182,11 +182,7 @@ def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
 
 
 def _window(
-    queries: int,
-    keys: int,
-    window: int,
-    position_ids: torch.Tensor | None,
-    device: torch.device,
+    queries: int, keys: int, window: int, position_ids: torch.Tensor | None, device: torch.device
 ) -> torch.Tensor:
     """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back.
 

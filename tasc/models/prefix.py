@@ -2,9 +2,12 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 _FEWEST_SHARED = 4  # tokens: reading fewer costs about as much as copying their keys
 
@@ -14,8 +17,8 @@ class Prefix:
     """A beginning of prompts that was read once: its tokens (P,) int32 and what join needs."""
 
     tokens: np.ndarray
-    blocks: Mapping[Hashable, torch.Tensor]  # as in KVCache, of one row and P positions
-    states: torch.Tensor  # (1, P, d) last hidden states
+    blocks: "Mapping[Hashable, torch.Tensor]"  # as in KVCache, of one row and P positions
+    states: "torch.Tensor"  # (1, P, d) last hidden states
 
     def begins(self, prompts: Sequence[np.ndarray]) -> bool:
         """Return whether all ``prompts`` (L,) have these tokens first, and others after them."""

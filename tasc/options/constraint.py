@@ -61,9 +61,7 @@ class Constraint:
 
 
 def read_constraint(
-    schema: str | dict[str, Any] | None = None,
-    grammar: str | None = None,
-    regex: str | None = None,
+    schema: str | dict[str, Any] | None = None, grammar: str | None = None, regex: str | None = None
 ) -> Constraint | None:
     """Read the constraint that one of the options gives; None without any.
 

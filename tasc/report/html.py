@@ -1,4 +1,7 @@
-"""Templates of pages: every value is escaped, and a name that is missing is an error."""
+"""Templates: in a page every value is escaped, and a name that is missing is an error."""
+
+from collections.abc import Callable
+from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template
 
@@ -11,6 +14,19 @@ def template(package: str, name: str) -> Template:
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_shown
     ).get_template(name)
+
+
+def plain_template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
+    """Return a template of ``package`` that is not HTML: the caller escapes its values."""
+    environment = Environment(
+        loader=PackageLoader(package),
+        autoescape=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(name)
 
 
 def _shown(value: object) -> object:

@@ -50,8 +50,7 @@ class ExportOptions(ConstrainedOptions):
         None, description="Folder of tasc finetune --draft-head, for transformers."
     )
     choices: str | None = Field(
-        None,
-        description="Labels, in a file or a column of the data; every output is one of them.",
+        None, description="Labels, in a file or a column of the data; every output is one of them."
     )
     speculative_tokens: int = Field(
         8,

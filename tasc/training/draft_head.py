@@ -1,7 +1,7 @@
 """Train a draft head on the answers of its target."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from transformers import GenerationConfig
@@ -16,7 +16,7 @@ from tasc.progress import Progress, silent
 from tasc.report.record import Reported
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import processes
-from tasc.training.core.batch import Examples, longest_example
+from tasc.training.core.batch import longest_example
 from tasc.training.core.precision import tensor_float32
 from tasc.training.core.schedule import TrainReport
 from tasc.training.generate_targets import generate_targets
@@ -70,36 +70,36 @@ def train_head(
         )
     tokenizer = tokenizer.ending(train.end)
     head = new_head(model, options.seed)
-
-    def answers(prompts: Sequence[str], name: str) -> Examples:
-        return generate_targets(
-            model,
-            tokenizer,
-            prompts,
-            work / name,
-            max_length=length,
-            config=GenerationConfig(
-                max_new_tokens=options.max_new_tokens,
-                repetition_penalty=options.repetition_penalty,
-                do_sample=False,
-                eos_token_id=tokenizer.eos_id,
-                pad_token_id=tokenizer.eos_id,
-            ),
-            resume=resume,
-            progress=progress,
-        )
-
+    targets = partial(
+        generate_targets,
+        model,
+        tokenizer,
+        max_length=length,
+        config=_greedy(options, tokenizer.eos_id),
+        resume=resume,
+        progress=progress,
+    )
     run = Run(
         learner(model, head),
         [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
-        answers(train.prompts, "answers"),
+        targets(train.prompts, work / "answers"),
         options.schedule(bfloat16=options.bf16 or device_has_bfloat16(model.device)),
         work=work,
         name=f"draft head {model_path} {options.training}",
     )
     held_out = None
     if validation is not None:
-        held_out = answers(validation.prompts[:_HELD_OUT], "held-out")
+        held_out = targets(validation.prompts[:_HELD_OUT], work / "held-out")
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return HeadResult(head.to(model.dtype), report)
+
+
+def _greedy(options: FinetuneOptions, end: int) -> GenerationConfig:
+    return GenerationConfig(
+        max_new_tokens=options.max_new_tokens,
+        repetition_penalty=options.repetition_penalty,
+        do_sample=False,
+        eos_token_id=end,
+        pad_token_id=end,
+    )

@@ -61,11 +61,7 @@ class Run:
         self.optimizer = torch.optim.AdamW([dict(group) for group in groups], fused=True)
 
     def train(
-        self,
-        held_out: Examples | None = None,
-        *,
-        resume: bool = False,
-        progress: Progress = silent,
+        self, held_out: Examples | None = None, *, resume: bool = False, progress: Progress = silent
     ) -> TrainReport:
         """Train to the end and return the report; leave the model in evaluation mode.
 

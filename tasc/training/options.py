@@ -173,8 +173,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         description="Train on this many tokens of prompts and outputs, instead of epochs.",
     )
     tokens_of: str | None = Field(
-        None,
-        description="Output of another tasc finetune: train on the same number of tokens.",
+        None, description="Output of another tasc finetune: train on the same number of tokens."
     )
     draft_head: bool = Field(False, description="Train a draft head on the model's own answers.")
     learning_rate: Annotated[

@@ -63,7 +63,6 @@ def _finetune(
     resume: bool,
     progress: Progress = silent,
 ) -> FinetuneResult:
-    """Train in this process, which may be one of several."""
     _check_batch(options, processes.group().size)
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
@@ -83,21 +82,7 @@ def _finetune(
     if options.gradient_checkpointing:
         with quiet():  # a deprecation warning from transformers 5.20 on
             model.gradient_checkpointing_enable({"use_reentrant": False})
-    trained: PeftModel | PreTrainedModel
-    if options.adapter == "none":
-        trained = model.float().requires_grad_(True)  # bfloat16 cannot represent an AdamW step
-    else:
-        learnt_rows = _trainable_rows(model, options.trained_rows, start.added, examples.tokens)
-        with torch.random.fork_rng():
-            torch.manual_seed(options.seed)
-            trained = lora.attach(
-                model,
-                learnt_rows,
-                rank=options.rank,
-                alpha=options.alpha,
-                dropout=options.dropout,
-                targets=options.target_modules,
-            )
+    trained = _trainable(model, options, start.added, examples.tokens)
     weights = [p for p in trained.parameters() if p.requires_grad]
     groups = [{"params": weights, "lr": options.peak, "weight_decay": 0.0}]
     name = f"{start.model} {options.training}"
@@ -105,6 +90,28 @@ def _finetune(
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(trained, report, tokenizer, start, options.merge)
+
+
+def _trainable(
+    model: PreTrainedModel,
+    options: FinetuneOptions,
+    added: Sequence[NewEmbedding],
+    tokens: np.ndarray,
+) -> PeftModel | PreTrainedModel:
+    """Attach adapters, or unfreeze all weights; ``tokens`` (T,) are of the examples."""
+    if options.adapter == "none":
+        return model.float().requires_grad_(True)  # bfloat16 cannot represent an AdamW step
+    rows = _trainable_rows(model, options.trained_rows, added, tokens)
+    with torch.random.fork_rng():
+        torch.manual_seed(options.seed)
+        return lora.attach(
+            model,
+            rows,
+            rank=options.rank,
+            alpha=options.alpha,
+            dropout=options.dropout,
+            targets=options.target_modules,
+        )
 
 
 def _trainable_rows(
@@ -139,7 +146,6 @@ def _schedule(options: FinetuneOptions, device: torch.device, epoch_tokens: int)
 
 
 def _tokens_of(folder: Path) -> int:
-    """Return the number of tokens that a finished training has read."""
     tokens: object = None
     with suppress(OSError, ValueError, LookupError, TypeError):
         tokens = json.loads((folder / FinetuneOptions.spec.result_file).read_bytes())["tokens"]

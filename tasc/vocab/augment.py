@@ -7,8 +7,9 @@ would garble: non-ASCII text whose characters are all in the byte alphabet ("naÃ
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -27,7 +28,7 @@ from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
 from tasc.vocab.measure.saved import changed_outputs, check_round_trip
 from tasc.vocab.report import AugmentReport, OutputSizes, TrimReport
-from tasc.vocab.search.budget import MOST, Sightings, budget_curve, replayed
+from tasc.vocab.search.budget import MOST, Curve, Sightings, replayed
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Refined, Refiner
@@ -53,6 +54,14 @@ class Augmentation(Reported):
         if self.tokens:
             page = render(self.report, self.source)
             (folder / "budget.html").write_text(page, encoding="utf-8")
+
+
+class _Measured(NamedTuple):
+    """Outputs as the saved tokenizer encodes them."""
+
+    sizes: OutputSizes
+    uses: Int64  # (M,) of each new token
+    changed: int  # distinct outputs whose tokens, with new ones expanded, differ from the base's
 
 
 def augment(
@@ -85,58 +94,65 @@ def augment(
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     refiner = Refiner(tokenizer, outputs, others, options)
-    size, name = len(tokenizer.vocabulary()), corpus.source.path
-    curve, new_tokens = None, options.wanted
-    if not isinstance(new_tokens, int):
-        survey = refiner.search(MOST, progress)
-        curve = budget_curve(survey, size, outputs, others, rows, options.overfit_penalty)
-        new_tokens = curve.recommended_size.budget
-        if not new_tokens:
-            most = curve.points[-1].budget
-            raise InputError(
-                f"{name}: no new token is worth its row: try --new-tokens {min(50, most)}"
-                if most
-                else f"{name}: no n-gram recurs in the outputs, so no token can be added: leave "
-                "the steps `tokens` and `tasc-ft` out of the recipe"
-            )
-    found = refiner.run(name, new_tokens, progress) if new_tokens else refiner.without(progress)
+    name, curve, wanted = corpus.source.path, None, options.wanted
+    if not isinstance(wanted, int):
+        curve = refiner.curve(refiner.search(MOST, progress), rows)
+        wanted = _recommended(curve, name)
+    found = refiner.run(name, wanted, progress) if wanted else refiner.without(progress)
     saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
-    result, length = found.result, found.chosen.length
-    taken = replace(result, merges=result.merges[:length])
-    reached, h2 = result.tokens_before, result.h2_before
-    if length:
-        reached, h2 = taken.merges[-1].tokens, taken.merges[-1].h2
-    if curve is None:
-        curve = budget_curve(taken, size, outputs, others, rows, options.overfit_penalty)
-    train, used, changed = _measure(outputs, tokenizer, saved, found, reached)
+    train = _measure(outputs, tokenizer, saved, found, found.taken.last[0])
     later = None
     if others is not None:
-        predicted = replayed(taken, others)[-1]
-        later, _, more = _measure(others, tokenizer, saved, found, predicted)
-        changed += more
-    tokens = found.chosen.tokens
-    report = AugmentReport(
+        later = _measure(others, tokenizer, saved, found, replayed(found.taken, others)[-1])
+    size = len(tokenizer.vocabulary())
+    curve = curve or refiner.curve(found.taken, rows)
+    report = _report(options, size, found, curve, train, later, trimmed)
+    return Augmentation(found.tokenizer, saved.files, found.chosen.tokens, kept, name, report)
+
+
+def _recommended(curve: Curve, name: str) -> int:
+    """Return the recommended number of new tokens. Raises InputError if none is worth its row."""
+    if curve.recommended_size.budget:
+        return curve.recommended_size.budget
+    if most := curve.points[-1].budget:
+        raise InputError(f"{name}: no new token is worth its row: try --new-tokens {min(50, most)}")
+    raise InputError(
+        f"{name}: no n-gram recurs in the outputs, so no token can be added: leave the steps "
+        "`tokens` and `tasc-ft` out of the recipe"
+    )
+
+
+def _report(
+    options: AugmentOptions,
+    size: int,
+    found: Refined,
+    curve: Curve,
+    train: _Measured,
+    later: _Measured | None,
+    trim: TrimReport | None,
+) -> AugmentReport:
+    added = len(found.chosen.tokens)
+    return AugmentReport(
         export=options.export,
         budget=options.wanted,
-        added=len(tokens),
+        added=added,
         base_size=size,
-        size=size + len(tokens),
-        train=train,
-        held_out=later,
-        seen=Sightings.of(used.tolist()),
-        h2={"before": result.h2_before, "after": h2},
-        rejected=result.rejected,
-        duplicates=len(result.aliases),
+        size=size + added,
+        train=train.sizes,
+        held_out=later and later.sizes,
+        seen=Sightings.of(train.uses.tolist()),
+        h2={"before": found.result.h2_before, "after": found.taken.last[1]},
+        rejected=found.result.rejected,
+        duplicates=len(found.result.aliases),
         excluded=found.excluded,
-        intermediate_merges=length - len(tokens),
-        unused=int(np.count_nonzero(used == 0)),
-        changed=changed,
+        intermediate_merges=found.chosen.length - added,
+        unused=int(np.count_nonzero(train.uses == 0)),
+        changed=train.changed + (later.changed if later else 0),
         rounds=found.rounds,
         shortfall=found.shortfall,
         curve=curve,
-        trim=trimmed,
+        trim=trim,
     )
-    return Augmentation(found.tokenizer, saved.files, tokens, kept, options.source.path, report)
 
 
 def _trim(
@@ -163,12 +179,8 @@ def _trim(
 
 def _measure(
     outputs: Outputs, base: LoadedTokenizer, saved: LoadedTokenizer, found: Refined, predicted: int
-) -> tuple[OutputSizes, Int64, int]:
-    """Encode the outputs with the saved tokenizer, and check the round trip.
-
-    Return their sizes, the uses (M,) of each new token, and the number of distinct outputs whose
-    tokens, with new tokens expanded, differ from the base tokens.
-    """
+) -> _Measured:
+    """Encode the outputs with the saved tokenizer, and check the round trip."""
     before, after = outputs.encoded, saved.encode(outputs.texts)
     check_round_trip(outputs.texts, before, after, base, saved)
     strings, tokens = base.vocabulary(), found.chosen.tokens
@@ -184,7 +196,7 @@ def _measure(
     size = outputs.total(bytes_)
     sizes = OutputSizes.of(outputs.count, size, totals, int(counts.sum()))
     changed = changed_outputs(before, after, [t.base_ids for t in tokens], len(strings))
-    return sizes, counts, changed
+    return _Measured(sizes, counts, changed)
 
 
 def render(result: AugmentReport, source: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasc.benchmark.lossless import match, matches
-from tasc.benchmark.matrix import Loaded, run
+from tasc.benchmark.matrix import Loaded, prepare, run
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.models.packed import pack
@@ -79,7 +79,7 @@ def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tokenizer, m
     options = BenchOptions(
         methods=("ar", "tasc-spec:budget=6", "suffix:width=1"), max_new_tokens=12, **limits
     )
-    cells = run([loaded], split, split, options)
+    cells = run(prepare([loaded], split, split, options), options)
     plain, tree, chain = matches(cells, options)
     assert (plain.logits_of, plain.bitwise) == (None, False)
     for one in (tree, chain):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tasc.benchmark import matrix
-from tasc.benchmark.matrix import Loaded, run
+from tasc.benchmark.matrix import Loaded, prepare, run
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.target import Target
@@ -28,12 +28,9 @@ def test_an_adapting_method_begins_each_repeat_without_the_outputs_that_it_decod
     model, split = bench
 
     def accepted(**limits):
-        (cell,) = run(
-            [model],
-            split,
-            split,
-            BenchOptions(methods=("prompt:adapt=true,p_min=1",), max_new_tokens=30, **limits),
-        )
+        method = "prompt:adapt=true,p_min=1"
+        options = BenchOptions(methods=(method,), max_new_tokens=30, **limits)
+        (cell,) = run(prepare([model], split, split, options), options)
         return [done[0].accepted for done in cell.runs]
 
     (alone,) = accepted(repeats=1, warmup=0)
@@ -54,7 +51,7 @@ def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(bench, monkeypatc
         monkeypatch.setattr(matrix, "decode", decode)
         methods = ("ar", "tasc-spec", "prompt-lookup", "suffix")
         options = BenchOptions(methods=methods, repeats=2, warmup=0, seed=seed)
-        cells = run([model], split, split, options)
+        cells = run(prepare([model], split, split, options), options)
         assert all(cell.runs == [["made"] * 30] * 2 for cell in cells)
         return seen
 
@@ -78,7 +75,7 @@ def test_the_common_beginning_of_prompts_is_read_before_anything_is_measured(ben
         lambda _module, args, _out: read.append(args[0].shape[1])
     )
     options = BenchOptions(methods=("ar", "suffix"), max_new_tokens=4, warmup=0)
-    cells = run([model], split, split, options)
+    cells = run(prepare([model], split, split, options), options)
     hook.remove()
     shared = model.target.shared
     assert 4 <= shared == read[0]

@@ -9,7 +9,7 @@ import pytest
 from tasc_cli.commands.bench import reference_line
 
 from tasc.benchmark.lossless import generate_reference, references
-from tasc.benchmark.matrix import Loaded, run
+from tasc.benchmark.matrix import Loaded, prepare, run
 from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.target import Target
 from tests.benchmark.test_report import small_report
@@ -27,7 +27,7 @@ def loaded(tokenizer):
 
 def cells_of(loaded, options):
     split: Any = SimpleNamespace(prompts=TEXT, outputs=["x"], examples=[None] * len(TEXT))
-    return run([loaded], split, split, options)
+    return run(prepare([loaded], split, split, options), options)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasc.benchmark import lossless, matrix
-from tasc.benchmark.matrix import Loaded, Measured, run
+from tasc.benchmark.matrix import Loaded, Measured, prepare, run
 from tasc.errors import InputError
 from tasc.models.target import Target
 from tests.cli import tasc
@@ -45,7 +45,7 @@ def test_a_resumed_bench_decodes_as_one_that_was_not_interrupted(
     )
 
     def bench(measured):
-        return run([model], split, split, options, measured=measured)
+        return run(prepare([model], split, split, options), options, measured=measured)
 
     whole, ran = bench(None), []
     decode = matrix.decode

@@ -13,7 +13,7 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
-from tasc.models.cost_model import CostModel
+from tasc.models.cost_model import LONGEST_CHAIN, CostModel
 from tasc.models.static import target_for
 from tests.decoding.scripted import ints
 from tests.pico import build_model
@@ -67,6 +67,17 @@ def test_an_output_ends_at_its_limit_or_its_first_end_token():
     assert [target.tolist() for target in targets] == [[1, 2, 3], [4, 0]]
     found = simulate(Autoregressive, references(ints(1, 2), max_new_tokens=1), 3)
     assert (found.steps.tolist(), found.tokens_per_step) == ([0], 1)
+
+
+def test_tokens_with_which_all_prompts_begin_are_read_once_and_leave_room_for_a_first_draft():
+    shared = np.ones(LONGEST_CHAIN, np.int32)
+    prompts = [np.append(shared, [token, token]).astype(np.int32) for token in (2, 3)]
+    found = {}
+    for chains_only in (False, True):
+        written = References(prompts, [ints(4)] * 2, 0, drafts_first=True, chains_only=chains_only)
+        steps = simulate(lambda: Scripted(([4], [-1]), ([4], [-1])), written, 3)
+        found[chains_only] = [len(p) for p in written.unread], np.asarray(steps.prefilled).tolist()
+    assert found == {False: ([2, 2], [2, 2]), True: ([514, 514], [1, 1])}
 
 
 METHODS = (

@@ -18,9 +18,7 @@ _METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both
 
 
 def predict_structured(
-    simulations: Simulations,
-    grammar: Grammar,
-    augmented: tuple[Simulations, Grammar] | None = None,
+    simulations: Simulations, grammar: Grammar, augmented: tuple[Simulations, Grammar] | None = None
 ) -> Structured:
     """Simulate drafts under ``grammar`` on the references that satisfy it.
 
@@ -45,7 +43,7 @@ def predict_structured(
         method, written = parse(text), _some(runs.references, valid)
         known = Resources(runs.known, written.end, grammar=own if constrained else None)
         steps = simulate(method.prepare(known), written, method.budget)
-        times = {} if cost is None else speeds(steps, plain, references.prompts, cost)
+        times = {} if cost is None else speeds(steps, plain, references.unread, cost)
         rows.append(PredictedMethod(name=label, **steps.to_dict(), **times))
     return Structured(
         samples=len(valid),

@@ -115,7 +115,7 @@ def search(
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
         for setting, steps in zip(new, in_order(runs.run(Simulations.run, new)), strict=True):
-            times = {} if cost is None else speeds(steps, plain, references.prompts, cost)
+            times = {} if cost is None else speeds(steps, plain, references.unread, cost)
             trials[setting] = Trial(
                 setting=setting, method=setting.method, **steps.to_dict(), **times
             )

@@ -48,10 +48,7 @@ class CompareOptions(CommandOptions):
         description="Second bench, on the same samples."
     )
     tolerance: float = Field(
-        0.05,
-        ge=0,
-        lt=1,
-        description="Share of its speed that a method may lose: runs of one program differ, too.",
+        0.05, ge=0, lt=1, description="Share of its speed that a method may lose as noise."
     )
 
 
@@ -135,7 +132,6 @@ def differences(old: BenchResults, new: BenchResults) -> Iterator[str]:
 def _qualities(
     firsts: list[CellPair], new: BenchResults, metrics: list[str], confidence: float
 ) -> Iterator[Change]:
-    """Compare the quality of the first method of each model."""
     references = [sample.reference for sample in new.samples]
     bootstrap = Bootstrap(len(references), resamples=_RESAMPLES)
     for pair in firsts:

@@ -73,12 +73,7 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
 
 
 def within(
-    made: Fit,
-    hours: float,
-    model: str,
-    tokenizer: LoadedTokenizer,
-    corpus: Corpus,
-    validation: int,
+    made: Fit, hours: float, model: str, tokenizer: LoadedTokenizer, corpus: Corpus, validation: int
 ) -> Fit:
     """Choose the training examples and epochs that ``hours`` allow on this machine.
 

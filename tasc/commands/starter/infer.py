@@ -21,10 +21,7 @@ _MOST_VALUES = 100  # of an enum
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 Schema = dict[str, Any]
 # Separators of items and of keys: json.dumps's own, and none.
-_LAYOUTS: tuple[Schema, ...] = (
-    {},
-    {"x-guidance": {"item_separator": ",", "key_separator": ":"}},
-)
+_LAYOUTS: tuple[Schema, ...] = ({}, {"x-guidance": {"item_separator": ",", "key_separator": ":"}})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import Field, field_validator
 
 from tasc.commands.starter.fit import Fit, fit, within
@@ -25,6 +24,7 @@ from tasc.options.command import LARGEST_SEED, CommandOptions
 from tasc.options.fields import MODEL, as_value_error
 from tasc.options.references import expand_user, resolve_model
 from tasc.options.task import Data, Task, is_task_file
+from tasc.report.html import plain_template
 from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
@@ -112,42 +112,31 @@ def start_recipe(options: InitOptions) -> Started:
     task = given if is_task_file(str(given)) else recipe.parent / "task.yaml"
     if task != given:
         _check_free(task, "a recipe in another folder with --recipe")
-    data = options.source.model_dump(include=options.source.model_fields_set)
-    folder, held = None, dict[str, list[str]]()
+    folder, held = recipe.parent / f"{_name(source)}-splits", dict[str, list[str]]()
     if "test" not in existing:
         if task == given:
             raise InputError(f"{source.path} has no split test: add one beside the others")
-        folder = recipe.parent / f"{_name(source)}-splits"
         _check_free(folder, "a recipe in another folder with --recipe")
         held = hold_out(source, options.seed, existing)
-        data["path"] = folder.name
-    elif is_local(source.path):
-        data["path"] = os.path.relpath(source.path, recipe.parent)
-    if source.chat and not source.names("template") and not _writes_chats(options.model):
-        data["template"] = _WITHOUT_ROLES
     held_out = {name: len(lines) for name, lines in held.items()}
     here = is_local(source.path) or source.path.startswith(BUILTIN)
     corpus = load(source, "train") if here else None
-    inferred = None if task == given else _inferred(options, source, corpus)
-    if inferred is not None and inferred.option in Task.model_fields:
-        data[inferred.option] = inferred.file
+    inferred = _inferred(options, source, corpus) if task != given else None
+    data = _data(options, source, folder if held else None, inferred)
     texts = _texts(options, source, data, how, held_out, corpus)
-    files = {recipe: texts["recipe.yaml"]}
-    files |= {task: texts["task.yaml"]} if task != given else {}
+    files = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
+    files |= zip((recipe, task)[: 1 + (task != given)], texts, strict=False)
     files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
     with writing(recipe):
-        if folder is not None:
-            folder.mkdir()
-            parts = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
-            files = parts | files
         for file, text in files.items():
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8")
     return Started(
         recipe=recipe,
         task=task,
         read_as=how,
         held_out=held_out,
-        folder=folder,
+        folder=folder if held else None,
         constraint=recipe.parent / inferred.file if inferred else None,
         fitting=inferred.share if inferred else 0.0,
     )
@@ -161,6 +150,22 @@ def _source(options: InitOptions) -> tuple[Source, str, list[str]]:
         has = ", ".join(existing)
         raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
     return *as_recognised(source, "train"), existing
+
+
+def _data(
+    options: InitOptions, source: Source, folder: Path | None, inferred: Inferred | None
+) -> dict[str, Any]:
+    """Return the source as the task file names it; ``folder`` is that of splits to be written."""
+    data = options.source.model_dump(include=options.source.model_fields_set)
+    if folder is not None:
+        data["path"] = folder.name
+    elif is_local(source.path):
+        data["path"] = os.path.relpath(source.path, Path(options.recipe).parent)
+    if source.chat and not source.names("template") and not _writes_chats(options.model):
+        data["template"] = _WITHOUT_ROLES
+    if inferred is not None and inferred.option in Task.model_fields:
+        data[inferred.option] = inferred.file
+    return data
 
 
 def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> Inferred | None:
@@ -236,15 +241,8 @@ def _texts(
     how: str,
     held_out: dict[str, int],
     corpus: Corpus | None,
-) -> dict[str, str]:
+) -> list[str]:
     """Fill in the templates: values as YAML, and texts of comments as one line."""
-    environment = Environment(
-        loader=PackageLoader("tasc.commands.starter"),
-        undefined=StrictUndefined,
-        autoescape=False,  # not HTML: ``_value`` and ``visible_line`` escape
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
@@ -268,8 +266,10 @@ def _texts(
         "labels": corpus and not source.chat and all(map(_LABEL.fullmatch, corpus.outputs)),
         "seed": options.seed,
     }
-    names = ("recipe.yaml", "task.yaml")
-    return {name: environment.get_template(name).render(values) for name in names}
+    return [
+        plain_template("tasc.commands.starter", name).render(values)
+        for name in ("recipe.yaml", "task.yaml")
+    ]
 
 
 def _value(value: object) -> str:

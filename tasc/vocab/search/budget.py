@@ -169,7 +169,7 @@ def tokens_at_the_end(result: MergeResult, outputs: Outputs, held_out: Outputs |
     output.
     """
     if held_out is None:
-        return result.merges[-1].tokens if result.merges else result.tokens_before
+        return result.last[0]
     known = set(outputs.texts)
     seen = np.array([text in known for text in held_out.texts], bool)
     gaining = replace(held_out, weights=np.where(seen, held_out.weights, 0))

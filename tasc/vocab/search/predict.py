@@ -1,7 +1,7 @@
 """Predict the effect of ``tasc augment`` by number of new tokens, without writing a tokenizer."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import companions
-from tasc.vocab.search.budget import MOST, Point, budget_curve
+from tasc.vocab.search.budget import MOST, Point
 from tasc.vocab.search.embedding_cost import EmbeddingCost
-from tasc.vocab.search.options import OVERFIT_PENALTY, AugmentOptions
+from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Choice, Refiner
 from tasc.vocab.search.selection import most_tokens
 
@@ -73,8 +73,7 @@ def predict_budgets(
             grid.append(point)
     if not result.merges:
         return Prediction(tuple(grid))
-    nested = replace(result, merges=result.merges[:MOST])
-    best = budget_curve(nested, size, outputs, others, rows, OVERFIT_PENALTY).recommended_size
+    best = refiner.curve(result.first(MOST), rows).recommended_size
     before = result.tokens_before / outputs.count + 1
     return Prediction(tuple(grid), best, before / best.train_steps)
 
@@ -110,18 +109,15 @@ def _accepted(
 
 
 def _point(choice: Choice, budget: int, outputs: Outputs, vocabulary: int) -> BudgetPoint:
-    result, merges = choice.result, choice.selection.length if budget else 0
     added = len(choice.selection.tokens) if budget else 0
-    tokens, h2, h1 = result.tokens_before, result.h2_before, result.h1_before
-    if merges:
-        last = result.merges[merges - 1]
-        tokens, h2, h1 = last.tokens, last.h2, last.h1
+    result = choice.result.first(choice.selection.length if budget else 0)
+    tokens, h2, h1 = result.last
     lengths = np.array([len(text.encode()) for text in outputs.texts], dtype=np.int64)
     samples = outputs.count
     return BudgetPoint(
         budget=budget,
         added=added,
-        merges=merges,
+        merges=len(result.merges),
         tokens_per_output=tokens / samples,
         bytes_per_token=outputs.total(lengths) / max(tokens, 1),
         h2_bits=h2,

@@ -15,7 +15,8 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import byte_alphabet
 from tasc.vocab.exports.export import Exporter
 from tasc.vocab.exports.merges import NewToken
-from tasc.vocab.search.budget import replayed, tokens_at_the_end
+from tasc.vocab.search.budget import Curve, budget_curve, replayed, tokens_at_the_end
+from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.selection import Selection, most_tokens, select
 
@@ -32,6 +33,11 @@ class Refined:
     excluded: dict[str, int]  # n-grams that the export cannot represent, by reason
     rounds: int
     shortfall: str | None  # why there are fewer tokens than requested
+
+    @property
+    def taken(self) -> MergeResult:
+        """The part of the search that the tokens need."""
+        return self.result.first(self.chosen.length)
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,13 @@ class Refiner:
 
     def without(self, progress: Progress) -> Refined:
         """Return the base tokenizer as it is, with no new token."""
-        result = replace(self.search(1, progress), merges=())
+        result = self.search(1, progress).first(0)
         return Refined(result, Selection((), (), (), (), 0), self._base.tokenizer, {}, 0, None)
+
+    def curve(self, searched: MergeResult, rows: EmbeddingCost | None) -> Curve:
+        """Return the cost of every number of new tokens that a search covers."""
+        size, price = len(self._vocabulary), self._options.overfit_penalty
+        return budget_curve(searched, size, self._outputs, self._held_out, rows, price)
 
     def choose(self, searched: MergeResult, budget: int, progress: Progress) -> Choice:
         """Choose the tokens for a budget from a search that covers it.
@@ -129,7 +140,7 @@ class Refiner:
                 self._end = self._search_to_the_end(progress)
             end = self._end
             if 0 < len(end.choice.selection.tokens) <= budget:
-                partial = replace(searched, merges=searched.merges[: chosen.length])
+                partial = searched.first(chosen.length)
                 tokens = replayed(partial, self._held_out or self._outputs)[-1]
                 if end.tokens < tokens or (end.tokens == tokens and end.complete):
                     return end.choice

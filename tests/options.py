@@ -18,6 +18,8 @@ BaseOptions = partial(training.BaseOptions, **_SOURCE)
 BenchOptions = partial(bench.BenchOptions, **_SOURCE, models=("m",))
 FinetuneOptions = partial(training.FinetuneOptions, **_SOURCE, model="m")
 HeadOptions = partial(FinetuneOptions, draft_head=True)
+SHORT_ANSWERS: dict[str, Any] = {"max_length": 64, "max_new_tokens": 20, "device": "cpu"}
+FOURS: dict[str, Any] = {"batch_size": 4, "effective_batch": 4}
 
 
 def replace(options: StepOptions, **changes: Any) -> Any:

@@ -152,22 +152,11 @@ def make_model(
     folder: Path,
     architecture: str = "qwen2",
     *,
-    vocabulary: int = 320,
-    tied: bool = True,
-    hidden: int = 64,
-    layers: int = 2,
-    seed: int = 0,
     dtype: torch.dtype = torch.float32,
+    **shape: Any,
 ) -> Path:
-    """Save a random model of a given shape and return its folder."""
-    build_model(
-        architecture,
-        vocabulary=vocabulary,
-        tied=tied,
-        hidden=hidden,
-        layers=layers,
-        seed=seed,
-    ).to(dtype).save_pretrained(folder)
+    """Save a random model of a shape as of ``build_model`` and return its folder."""
+    build_model(architecture, **shape).to(dtype).save_pretrained(folder)
     return folder
 
 

@@ -139,7 +139,8 @@ class _Sequence:
         if request.processors:
             given = request.processors, request.prompt, self.limit, target.device
             self.adjust = Processors(*given, self.masks)
-        self.drafts_first = not self.uses_hidden_states and target.can_read(request.prompt)
+        drafts_first = getattr(own, "drafts_first", self.uses_hidden_states is None)
+        self.drafts_first = drafts_first and target.can_read(request.prompt)
         self.drafter.start(request.prompt)
 
     def draft(self, max_nodes: int) -> Draft:
@@ -229,7 +230,7 @@ def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> Non
     ]
     timer.end("commit")
     for i, sequence in enumerate(sequences):
-        states = len(sequence.request.prompt) if joins else len(rows[i])
+        states = len(rows[i]) + (len(sequence.request.prompt) - 1 if joins else 0)
         hidden = None if target.states is None else target.states[i, :states]
         sequence.observe(committed[i], drafts[i], hidden, rows[i], verified[i][0])
     timer.end("draft")
@@ -249,9 +250,9 @@ def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> Non
 def _read(target: Target, sequences: Sequence[_Sequence], trees: Sequence[Tree]) -> torch.Tensor:
     """Read the prompts, and score the tree of a sequence that is decoded alone."""
     prompts = [sequence.request.prompt for sequence in sequences]
-    if len(trees[0][0]):
-        return target.read(prompts[0], trees[0])
     hidden = any(sequence.uses_hidden_states is not None for sequence in sequences)
+    if len(trees[0][0]):
+        return target.read(prompts[0], trees[0], hidden=hidden)
     return target.join(prompts, hidden=hidden)[:, None]
 
 

@@ -95,10 +95,7 @@ class Target:
         return (np.arange(1, count + 1) * 7919 % vocabulary).astype(np.int32)
 
     def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
-        """Begin with a single sequence; return the logits (1, V) after ``prompt`` (L,) int32.
-
-        The cache is allocated for ``room`` further positions.
-        """
+        """Begin with one ``prompt`` (L,) int32 and ``room`` after it; return its logits (1, V)."""
         self.check(prompt, room)
         self.begin(len(prompt) + room)
         return self.join([prompt])
@@ -167,10 +164,14 @@ class Target:
             torch.from_numpy(last).to(self.device),
         )
         kv_cache.fill(lengths.tolist())
-        if shared is not None and self.states is not None:
-            before = shared.states.expand(len(prompts), -1, -1)
-            self.states = torch.cat([before, self.states], dim=1)
+        self._prepend_shared(known)
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
+
+    def _prepend_shared(self, known: int) -> None:
+        """Put the states of the ``known`` shared tokens before the states of a later forward."""
+        if known and self.prefix is not None and self.states is not None:
+            before = self.prefix.states.expand(len(self.states), -1, -1)
+            self.states = torch.cat([before, self.states], dim=1)
 
     def open_shared(self, prompts: Sequence[np.ndarray]) -> int:
         """Begin ``prompts`` with the shared tokens, if all have them; return their number."""
@@ -197,17 +198,19 @@ class Target:
         return not self.chains_only and self.kv_cache.rows == 1 and unread <= LONGEST_CHAIN
 
     @torch.inference_mode()
-    def read(self, prompt: np.ndarray, tree: Tree) -> torch.Tensor:
+    def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> torch.Tensor:
         """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
 
         One forward reads both. Then sequence and tree are as after ``score`` with the prompt's last
-        token.
+        token. ``hidden`` is as for ``join``; the states are of the prompt, then of the tree.
         """
+        self.capture_hidden = hidden
         known = self.open_shared([prompt])
         self.restart([known])
         before = len(prompt) - 1 - known
         logits = self.score([int(prompt[known])], [after(prompt[known:], tree)], before)
         self.kv_cache.advance(before)
+        self._prepend_shared(known)
         return logits
 
     @torch.inference_mode()
@@ -225,7 +228,9 @@ class Target:
         inputs, at = (torch.from_numpy(each).to(self.device) for each in (ids, positions))
         visible = None if mask is None else torch.from_numpy(mask).to(self.device)
         if not flattens:
-            rows = queries - skipped if skipped else 0
+            rows: int | torch.Tensor = queries - skipped if skipped else 0
+            if skipped and self.capture_hidden:  # of all tokens: Gemma 4 drops some for a number
+                rows = torch.arange(skipped, queries, device=self.device)
             return self.forward(self.cache, inputs, at, visible, rows)
         ragged = Ragged.of(sizes)
         logits = ragged.run(lambda i, p: self.forward(self.cache, i, p, visible), inputs, at)

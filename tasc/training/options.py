@@ -29,10 +29,7 @@ class TrainingOptions(ModelOptions):
     flags: ClassVar[tuple[str, ...]] = ("output", "force", "json", "resume")
 
     epochs: float = Field(
-        3.0,
-        gt=0,
-        le=MOST_EPOCHS,
-        description="Number of passes over the examples; may be a fraction.",
+        3.0, gt=0, le=MOST_EPOCHS, description="Passes over the examples; may be a fraction."
     )
     validation: str | None = Field(
         "validation",
@@ -114,19 +111,13 @@ class BaseOptions(TrainingOptions):
         None, gt=0, le=MOST_RATE, description="Peak learning rate of the cosine schedule."
     )
     block: int = Field(
-        256,
-        ge=2,
-        le=LONGEST,
-        description="Number of tokens per training example. Texts are packed into examples.",
+        256, ge=2, le=LONGEST, description="Tokens of an example, into which texts are packed."
     )
     batch_blocks: int = Field(
         9, ge=1, le=MOST_SEQUENCES, description="Training examples per optimizer step."
     )
     positions: int = Field(
-        4096,
-        ge=2,
-        le=LONGEST,
-        description="Maximum sequence length in tokens, as declared in config.json.",
+        4096, ge=2, le=LONGEST, description="Longest sequence, in tokens, stated in config.json."
     )
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
@@ -167,10 +158,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     )
     merge: bool = Field(False, description="Also write a plain model with the adapter merged in.")
     tokens: int | None = Field(
-        None,
-        ge=1,
-        le=10**15,
-        description="Train on this many tokens of prompts and outputs, instead of epochs.",
+        None, ge=1, le=10**15, description="Train on this many tokens, prompts included."
     )
     tokens_of: str | None = Field(
         None, description="Output of another tasc finetune: train on the same number of tokens."
@@ -194,10 +182,7 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         256, ge=1, le=LONGEST, description="With --draft-head: maximum number of tokens per answer."
     )
     repetition_penalty: float = Field(
-        1.0,
-        ge=1,
-        le=1000,
-        description="With --draft-head: repetition penalty of the answers, to avoid loops.",
+        1.0, ge=1, le=1000, description="With --draft-head: repetition penalty of the answers."
     )
     dtype: Dtype = "auto"
     processes: int = Field(

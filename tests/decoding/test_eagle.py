@@ -46,14 +46,19 @@ def head(model, outputs):
 class Recorder:
     """A drafter that keeps what another one proposed, and the sequence it proposed it after."""
 
-    def __init__(self, drafter):
+    def __init__(self, drafter, first=None):
         self.drafter, self.sequence, self.drafts = drafter, [], []
+        self.first = first  # a draft after the prompt, which is not kept
+        drafter.drafts_first = first is not None
 
     def start(self, prompt):
         self.sequence = prompt.tolist()
         self.drafter.start(prompt)
 
     def draft(self, max_nodes):
+        if self.first is not None:
+            first, self.first = self.first, None
+            return first
         draft = self.drafter.draft(max_nodes)
         self.drafts.append((list(self.sequence), draft))
         return draft
@@ -104,16 +109,23 @@ def paths(draft: Draft) -> dict[tuple[int, ...], float]:
     return dict(zip(found, np.log(draft.probabilities).tolist(), strict=True))
 
 
-@pytest.mark.parametrize("size", [None, 50])
-def test_every_tree_of_a_generation_is_the_one_defined(model, outputs, head, size):
+@pytest.mark.parametrize(("size", "shared"), [(None, None), (50, None), (None, 0), (None, 5)])
+def test_every_tree_of_a_generation_is_the_one_defined(model, outputs, head, size, shared):
     # The drafter keeps keys and values across steps; the definition starts from nothing each time.
     lm_head = model.get_output_embeddings()
     vocabulary = Full(lm_head) if size is None else Frequent(lm_head, torch.arange(10, 10 + size))
-    recorder = Recorder(eagle(model, head, vocabulary))
-    result = generate(Target(model), recorder, outputs[0][1], max_new_tokens=25, budget=9)
+    prompt, target, first = outputs[0][1], Target(model), None
+    if shared is not None:  # with a draft after the prompt, whose second path is accepted
+        target.share(prompt[:shared])
+        said = outputs[1][1][len(prompt) :]
+        tokens = np.array([said[0] - 1, *said[:2]], np.int32)
+        first = Draft(tokens, np.array([-1, -1, 1], np.int32))
+    recorder = Recorder(eagle(model, head, vocabulary), first)
+    result = generate(target, recorder, prompt, max_new_tokens=25, budget=9)
     assert max(result.accepted) > 1
+    assert result.prefilled == (1 if first is None else 3)
     for sequence, draft in recorder.drafts[:8]:
-        budget = min(9, len(outputs[0][1]) + 25 - len(sequence) - 1)
+        budget = min(9, len(prompt) + 25 - len(sequence) - 1)
         options = EagleOptions(min(OPTIONS.depth, budget), min(OPTIONS.width, budget))
         expected = tree_by_hand(model, head, sequence, vocabulary, options, budget)
         assert paths(draft).keys() == expected.keys()

@@ -14,19 +14,10 @@ from tasc.training.objectives import sampled
 from tasc.training.objectives.eagle import EagleLoss, learner
 from tasc.training.objectives.language import summed_loss
 from tests import pico
-from tests.options import HeadOptions
+from tests.options import FOURS, SHORT_ANSWERS, HeadOptions
 from tests.training.samples import corpus
 
-OPTIONS = HeadOptions(
-    epochs=30.0,
-    learning_rate=5e-3,
-    batch_size=4,
-    effective_batch=4,
-    max_length=64,
-    max_new_tokens=20,
-    checkpoint_steps=5,
-    device="cpu",
-)
+OPTIONS = HeadOptions(epochs=30.0, learning_rate=5e-3, checkpoint_steps=5, **FOURS, **SHORT_ANSWERS)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tasc.training.draft_head import train_head
 from tasc.training.finetuned import Start
 from tasc.training.train import finetune
 from tests.cli import tasc
-from tests.options import BaseOptions, FinetuneOptions, HeadOptions, replace
+from tests.options import FOURS, SHORT_ANSWERS, BaseOptions, FinetuneOptions, HeadOptions, replace
 from tests.training.runs import stop_after
 from tests.training.samples import OPTIONS, ROWS, contrary, corpus
 
@@ -71,16 +71,7 @@ def test_two_processes_stop_and_keep_alike_and_go_on_when_killed(start, alone, t
 
 
 def test_a_draft_head_stops_too(base, tmp_path):
-    options = HeadOptions(
-        epochs=40.0,
-        learning_rate=3e-2,
-        batch_size=4,
-        effective_batch=4,
-        max_length=64,
-        max_new_tokens=20,
-        device="cpu",
-        patience=1,
-    )
+    options = HeadOptions(epochs=40.0, learning_rate=3e-2, patience=1, **FOURS, **SHORT_ANSWERS)
     report = train_head(str(base), corpus(), contrary(), options, work=tmp_path).report
     assert report.stopped_early
     best = min(report.evaluations, key=lambda e: (-round(e.exact, 2), e.loss))

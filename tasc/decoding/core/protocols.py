@@ -39,7 +39,8 @@ Factory = Callable[[], Drafter]  # makes the drafter of one sequence
 class UsesHiddenStates(Protocol):
     """A drafter that reads the target's hidden states. The loop keeps them only for such drafters.
 
-    The hook is called before each ``observe``, first for the prompt, after ``start``.
+    The hook is called before each ``observe``, first for the prompt, after ``start``. The drafter
+    drafts after the prompt only if it has a true attribute ``drafts_first``.
     """
 
     def on_hidden_states(
@@ -49,8 +50,8 @@ class UsesHiddenStates(Protocol):
 
         Args:
             hidden: (n + 1, d), last hidden states of the last token and the tree; for the prompt
-                (L, d), of all its tokens.
-            logits: (n + 1, V), the logits there; for the prompt (1, V), of its last token.
+                (L + n, d), of all its tokens and the tree.
+            logits: (n + 1, V), the logits after the last token and each node of the tree.
             path: (k,) int32, the accepted nodes.
         """
 

@@ -131,7 +131,12 @@ def _bin(expected: float) -> int:
 
 
 class Mix:
-    """One sequence's drafter; sequences share ``policy`` and what the two drafters share."""
+    """One sequence's drafter; sequences share ``policy`` and what the two drafters share.
+
+    A head drafts from the second step on, as it reads the states of the prompt.
+    """
+
+    drafts_first = True
 
     def __init__(self, own: TascSpec, other: Drafter, policy: CostlyDraftPolicy) -> None:
         self.own, self.other, self.policy = own, other, policy
@@ -144,12 +149,13 @@ class Mix:
     def start(self, prompt: np.ndarray) -> None:
         self.policy.last_step = None
         self.drafted, self.was_costly, self.first = Draft(), False, True
+        self.waits = isinstance(self.other, UsesHiddenStates)
         self.own.start(prompt)
         self.other.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
         self.drafted, self.was_costly = self.own.draft(max_nodes), False
-        if max_nodes > 0:
+        if max_nodes > 0 and not self.waits:
             expected = self.policy.expected(self.drafted, mixed=False)
             if self.policy.pays(expected, self.max_seconds, first=self.first):
                 self._add_other(max_nodes, expected)
@@ -174,7 +180,7 @@ class Mix:
         if len(draft := self.drafted):
             acceptance = self.policy.acceptance[self.was_costly]
             acceptance.learn(draft.tokens, draft.parents, draft.probabilities, tokens)
-        self.drafted = Draft()
+        self.drafted, self.waits = Draft(), False
         self.own.observe(tokens)
         self.other.observe(tokens)
         self.policy.record_step(len(tokens))

@@ -46,10 +46,7 @@ class AugmentOptions(MergeSearchOptions):
         False, description="Count prefix collisions given the preceding n - 1 tokens."
     )
     min_gain: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Stop before a token that saves less than this share of tokens.",
+        0.0, ge=0, lt=1, description="Stop before a token that saves a smaller share of tokens."
     )
     protect: tuple[Text, ...] = Field(
         (), description="Text that no new token may contain, such as { or \\n; repeatable."

@@ -65,8 +65,10 @@ class Eagle:
         self.step = None
         if not self.prefilled:
             self.prefilled = True
-            self.vocabulary.start(self._to_device(self.prompt), hidden)
-            self.pending.append((hidden, np.append(self.prompt[1:], tokens)))
+            length, after = len(self.prompt), np.append(self.prompt[1:], tokens)
+            self.vocabulary.start(self._to_device(self.prompt), hidden[:length])
+            kept = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
+            self.pending.append((hidden[kept], after))
         elif len(path) == 0:  # a step without a draft, which must cost next to nothing
             # A captured graph overwrites these states in the next step, so copy them.
             self.pending.append((hidden[: len(tokens)].clone(), tokens))

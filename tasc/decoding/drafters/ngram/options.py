@@ -50,10 +50,7 @@ class IndexOptions(ExecutorOptions):
         (), description="Saved index to merge before the source's outputs; repeatable."
     )
     memory: float = Field(
-        2.0,
-        ge=0.001,
-        le=MOST,
-        description="Memory for sorting, in GiB; larger corpora are counted in parts.",
+        2.0, ge=0.001, le=MOST, description="Memory in GiB; larger corpora are counted in parts."
     )
 
     @property

@@ -75,15 +75,15 @@ def cost_of(
 ) -> CostModel:
     """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
     target = target_for(load_to_decode(folder, dtype, device, tokenizer))
-    return replace(measured_cost(target, fresh=True), chains_only=target.chains_only)
+    cost, chains_only = measured_cost(target, fresh=True), target.chains_only
+    return replace(cost, chains_only=chains_only, drafts_first=target.drafts_first)
 
 
 def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
-    chains_only = model.target.chains_only
-    texts = test.prompts, test.outputs
-    references = References.of(model.tokenizer, *texts, max_new_tokens, chains_only=chains_only)
+    limits = max_new_tokens, model.target.chains_only, model.target.drafts_first
+    references = References.of(model.tokenizer, test.prompts, test.outputs, *limits)
     for cell in cells:
         if not cell.method.entry.simulates:
             continue

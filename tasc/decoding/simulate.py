@@ -42,13 +42,10 @@ class References:
         prompts: Sequence[str],
         outputs: Sequence[str],
         max_new_tokens: int = LONGEST,
-        *,
         chains_only: bool = False,
+        drafts_first: bool = True,
     ) -> "References":
-        """Encode at most MOST_SAMPLES examples, spread evenly. Raises InputError for none.
-
-        Drafts begin with the prefill unless the target scores ``chains_only``.
-        """
+        """Encode at most MOST_SAMPLES examples, spread evenly. Raises InputError for none."""
         count = len(outputs)
         if not count:
             raise InputError("a simulation needs outputs: pass a split that has examples")
@@ -56,7 +53,7 @@ class References:
         prompt_ids, output_ids = (
             tokenizer.encode([texts[i] for i in chosen]).split() for texts in (prompts, outputs)
         )
-        limits = max_new_tokens, chains_only, not chains_only
+        limits = max_new_tokens, chains_only, drafts_first
         return cls(prompt_ids, output_ids, tokenizer.eos_id, *limits)
 
     @cached_property

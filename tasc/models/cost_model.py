@@ -49,6 +49,7 @@ class CostModel:
     context: int = CONTEXT
     turns: tuple["CostModel", ...] = field(default=(), repr=False, compare=False)
     chains_only: bool = field(default=False, repr=False, compare=False)  # as the target is
+    drafts_first: bool = field(default=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check that sizes rise from 1, and that seconds are positive and do not fall."""

@@ -46,6 +46,7 @@ class StatefulTarget(Target):
         self.sequences: list[_Decoded] = []
         self.attributes: list[list[Attribute]] = []  # of states outside the cache
         self.recurrent = self._find_recurrent()
+        self.drafts_first = not self.recurrent and not self.attributes
 
     @torch.inference_mode()
     def _find_recurrent(self) -> dict[int, Recurrent]:
@@ -59,8 +60,7 @@ class StatefulTarget(Target):
         return finder.recurrent()
 
     def allocate(self, capacity: int, size: int) -> None:
-        self.sequences = []
-        self.capacity, self.size = capacity, size
+        self.sequences, self.capacity, self.size = [], capacity, size
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
@@ -88,8 +88,13 @@ class StatefulTarget(Target):
         for sequence, token, (tokens, parents) in zip(self.sequences, last, trees, strict=True):
             if (parents != np.arange(-1, len(parents) - 1)).any():
                 raise InputError(f"{type(self.model).__name__} decodes chains only: pass no trees")
-            outputs.append(self._read(sequence, np.append(np.int32(token), tokens)))
-        return self._padded(outputs)[:, skipped:]
+            last_rows = len(tokens) + 1 - skipped if skipped else 0
+            outputs.append(self._read(sequence, np.append(np.int32(token), tokens), last_rows))
+        return self._padded(outputs)
+
+    def _advance(self, count: int) -> None:
+        self.sequences[0].kv_cache.fill([count])
+        self.sequences[0].read -= count
 
     def keep(self, paths: Sequence[Sequence[int] | np.ndarray]) -> None:
         for sequence, path in zip(self.sequences, paths, strict=True):

@@ -37,6 +37,7 @@ class Target:
 
     graphs = compiled = False  # whether steps are captured or compiled (tasc.models.static)
     chains_only = False  # whether each tree must be a chain (tasc.models.stateful)
+    drafts_first = True  # whether a prompt can be read together with a draft
 
     def __init__(self, model: PreTrainedModel) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
@@ -104,7 +105,7 @@ class Target:
         """Drop all sequences; plan for up to ``size``, of ``capacity`` positions each."""
         if size < 1:
             raise InputError(f"a batch needs at least 1 sequence, got {size}")
-        self.capture_hidden, self.states = False, None
+        self.capture_hidden, self.states, self.size = False, None, size
         self.allocate(capacity, size)
 
     def allocate(self, capacity: int, size: int) -> None:
@@ -185,33 +186,34 @@ class Target:
         return self.prefix if self.prefix is not None and self.prefix.begins(prompts) else None
 
     def restart(self, lengths: Sequence[int] | np.ndarray) -> None:
-        """Go back to sequences of the first ``lengths`` (B,) tokens that the cache holds.
-
-        0 begins a sequence whose first tokens ``score`` reads.
-        """
+        """Go back to the first ``lengths`` (B,) tokens of each; after 0, ``score`` begins it."""
         self.kv_cache.clear()
         self.kv_cache.fill(list(lengths))
 
     def can_read(self, prompt: np.ndarray) -> bool:
         """Return whether ``read`` takes ``prompt`` (L,): the only one of a batch, not too long."""
-        unread = len(prompt) - self.shared
-        return not self.chains_only and self.kv_cache.rows == 1 and unread <= LONGEST_CHAIN
+        short = len(prompt) - self.shared <= LONGEST_CHAIN
+        return self.drafts_first and self.size == 1 and short
 
     @torch.inference_mode()
     def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> torch.Tensor:
         """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
 
-        One forward reads both. Then sequence and tree are as after ``score`` with the prompt's last
-        token. ``hidden`` is as for ``join``; the states are of the prompt, then of the tree.
+        It is one forward. Then all is as after ``score`` with the prompt's last token, and
+        ``hidden`` is as for ``join``, where states of the tree follow those of the prompt.
         """
         self.capture_hidden = hidden
         known = self.open_shared([prompt])
         self.restart([known])
         before = len(prompt) - 1 - known
         logits = self.score([int(prompt[known])], [after(prompt[known:], tree)], before)
-        self.kv_cache.advance(before)
+        self._advance(before)
         self._prepend_shared(known)
         return logits
+
+    def _advance(self, count: int) -> None:
+        """Keep the first ``count`` tokens of a forward of one sequence, before ``keep``."""
+        self.kv_cache.advance(count)
 
     @torch.inference_mode()
     def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:

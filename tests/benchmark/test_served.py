@@ -41,7 +41,9 @@ def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, tokeniz
     assert [trial["setting"]["tree_size"] for trial in found["trials"]] == [2, 4, 8]
     loaded = load_tokenizer(str(tokenizer))
     known, held_out = (load(Source(str(task)), split) for split in ("train", "validation"))
-    references = References.of(loaded, held_out.prompts, held_out.outputs, chains_only=True)
+    references = References.of(
+        loaded, held_out.prompts, held_out.outputs, chains_only=True, drafts_first=False
+    )
     outputs = loaded.encode(known.outputs).split()
     for trial in found["trials"]:
         method = parse(f"tasc-spec:width=1,budget={trial['setting']['tree_size']}")

@@ -114,8 +114,8 @@ def test_every_step_is_that_of_a_loop_that_says_the_references(heart, text):
 
     measured = StepStats.of(decode(method.prepare(Resources(known, end))))
     factory = method.prepare(Resources(known, end))
-    chains_only = target.chains_only
-    written = References(prompts, said, end, LIMIT, chains_only, drafts_first=not chains_only)
+    assert target.drafts_first
+    written = References(prompts, said, end, LIMIT, target.chains_only, drafts_first=True)
     found = simulate(factory, written, method.budget)
     for field in ("tokens", "steps", "drafted", "accepted", "prefilled"):
         assert getattr(found, field).tolist() == getattr(measured, field).tolist(), field

@@ -13,7 +13,7 @@ from tasc.benchmark.forecast.tune import Simulations
 from tasc.benchmark.results.prediction import FEWEST
 from tasc.benchmark.results.search import Search, ServedDrafts
 from tasc.data.corpus import Corpus
-from tasc.decoding.simulate import References
+from tasc.decoding.simulate import LONGEST, References
 from tasc.models.cost_model import CostModel
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -55,8 +55,8 @@ def simulations_of(
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
     known = expand(once.encoded, repeated).split()
-    chains_only = cost is not None and cost.chains_only
-    references = References.of(tokenizer, prompts, outputs, chains_only=chains_only)
+    limits = (LONGEST, cost.chains_only, cost.drafts_first) if cost else ()
+    references = References.of(tokenizer, prompts, outputs, *limits)
     return Simulations(known, references, cost)
 
 

@@ -125,7 +125,8 @@ def start_recipe(options: InitOptions) -> Started:
     data = _data(options, source, folder if held else None, inferred)
     texts = _texts(options, source, data, how, held_out, corpus)
     files = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
-    files |= zip((recipe, task)[: 1 + (task != given)], texts, strict=False)
+    written = [recipe] if task == given else [recipe, task]
+    files |= zip(written, texts, strict=False)
     files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
     with writing(recipe):
         for file, text in files.items():

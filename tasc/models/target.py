@@ -199,8 +199,8 @@ class Target:
     def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> torch.Tensor:
         """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
 
-        It is one forward. Then all is as after ``score`` with the prompt's last token, and
-        ``hidden`` is as for ``join``, where states of the tree follow those of the prompt.
+        It is one forward. Then all is as after ``score`` with the prompt's last token. ``hidden``
+        is as for ``join``; the states are of the prompt, then of the tree.
         """
         self.capture_hidden = hidden
         known = self.open_shared([prompt])

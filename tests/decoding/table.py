@@ -48,7 +48,7 @@ class TableTarget:
     def can_read(self, prompt: np.ndarray) -> bool:
         return True
 
-    def read(self, prompt: np.ndarray, tree: Tree) -> torch.Tensor:
+    def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool) -> torch.Tensor:
         self.sequence = prompt[:-1].tolist()
         return self.score([int(prompt[-1])], [tree])
 

@@ -31,7 +31,7 @@ class LoadOptions(StepOptions):
         Field((), description="Model to request: one for all endpoints, or one for each, in order.")
     )
     concurrency: int = Field(1, ge=1, le=999, description="Number of requests in flight.")
-    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Limit max_tokens of requests.")
+    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Sent to servers as max_tokens.")
     stop: tuple[Text, ...] = Field(
         (), description="Text that ends an output and is not part of it; repeatable."
     )

@@ -75,7 +75,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         None, description="Token counts (tasc analyze), for fr-spec and options size and frequent."
     )
     draft_model: Annotated[str | None, Shell("draft", default="byte n-grams")] = Field(
-        None, description="Draft model, with any tokenizer: slem, slrs, tli, union, standard, mix."
+        None, description="Draft model of slem, slrs, tli, union, standard, mix; any tokenizer."
     )
     choices: str | None = Field(
         None,

@@ -105,12 +105,13 @@ class Target:
         """Drop all sequences; plan for up to ``size``, of ``capacity`` positions each."""
         if size < 1:
             raise InputError(f"a batch needs at least 1 sequence, got {size}")
-        self.capture_hidden, self.states, self.size = False, None, size
+        self.capture_hidden, self.states = False, None
         self.allocate(capacity, size)
 
     def allocate(self, capacity: int, size: int) -> None:
         """Create the cache for ``size`` sequences of ``capacity`` positions."""
         self.cache, self.kv_cache = tree_cache(self.kinds, capacity, size)
+        self.size = size
 
     @property
     def shared(self) -> int:
@@ -192,8 +193,8 @@ class Target:
 
     def can_read(self, prompt: np.ndarray) -> bool:
         """Return whether ``read`` takes ``prompt`` (L,): the only one of a batch, not too long."""
-        short = len(prompt) - self.shared <= LONGEST_CHAIN
-        return self.drafts_first and self.size == 1 and short
+        unread = len(prompt) - self.shared
+        return self.drafts_first and self.size == 1 and unread <= LONGEST_CHAIN
 
     @torch.inference_mode()
     def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> torch.Tensor:

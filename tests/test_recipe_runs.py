@@ -12,7 +12,9 @@ from tasc.commands.steps import run_step
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError
 from tasc.options.task import Data
+from tasc.options.texts import read_texts
 from tasc.progress import silent
+from tasc.training.options import FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 from tests.cli import tasc
 from tests.pico import make_base, make_tokenizer
@@ -68,6 +70,14 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     assert run_step(config, tmp_path / "tokens").report.held_out is None
     analysis = AnalyzeOptions(source=source, tokenizer=tokens, new_tokens=(0,), split="valid")
     assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 10
+
+
+def test_no_more_examples_are_validated_than_trained_on(tmp_path):
+    for split in ("train", "validation"):
+        write(tmp_path / "task" / f"{split}.jsonl", ROWS)
+    options = FinetuneOptions(source=Data(path=str(tmp_path / "task")), model="m", limit=4)
+    read = read_texts(options).corpora.values()
+    assert [len(corpus.examples) for corpus in read] == [4, 4]
 
 
 def test_a_limit_makes_no_step_larger(tmp_path):

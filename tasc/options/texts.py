@@ -58,7 +58,7 @@ class Texts:
 
 
 def read_texts(options: StepOptions) -> Texts:
-    """Read the splits of ``options``; none without data. ``limit`` applies to the main one."""
+    """Read the splits of ``options``. ``limit`` bounds the main one, and others read in part."""
     if options.data is None:
         return Texts({})
     source, corpora, stream = options.data.source(), {}, None
@@ -71,7 +71,8 @@ def read_texts(options: StepOptions) -> Texts:
             continue
         main = None if other.may_be_main else options.split
         if options.must_exist(name) or _exists(source, split, main):
-            corpora[name] = load(source, split, limit=other.most, seed=options.seed)
+            most = other.most and min(other.most, options.limit or other.most)
+            corpora[name] = load(source, split, limit=most, seed=options.seed)
     if spec.streamed:
         stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)
     return Texts(corpora, stream)

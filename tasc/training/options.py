@@ -34,7 +34,7 @@ class TrainingOptions(ModelOptions):
     validation: str | None = Field(
         "validation",
         description="Split to evaluate after each epoch, if the source has it; at most 1,000 "
-        "examples.",
+        "examples, and no more than --limit.",
     )
     patience: Annotated[int | None, Shell(default="no early stop")] = Field(
         None,

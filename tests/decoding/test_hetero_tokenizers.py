@@ -5,9 +5,7 @@ or share nothing with the target.
 """
 
 import pytest
-import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.core.sampling import Sampling
@@ -17,6 +15,7 @@ from tasc.decoding.verify import verifier
 from tasc.errors import InputError
 from tasc.tokenizer.alignment import Encoder
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tests.pico import build_model
 
 WORDS = ["wake", "me", "up", "at", "nine", "intent", "play", "some", "jazz", "music", "i", ":"]
 
@@ -84,20 +83,8 @@ METHODS = ("slem:confidence=0", "tli:confidence=0", "union:confidence=0", "slrs:
 def source(kind: str) -> DraftSource:
     config = b'{"eos_token": "<end>"}'
     tokenizer = LoadedTokenizer(KINDS[kind](), kind, {"tokenizer_config.json": config})
-    shape = LlamaConfig(
-        vocab_size=len(tokenizer.vocabulary()),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=512,
-        eos_token_id=1,
-        bos_token_id=None,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return DraftSource(tokenizer, LlamaForCausalLM(shape).eval())
+    model = build_model("llama", vocabulary=len(tokenizer.vocabulary()), tied=False, hidden=32)
+    return DraftSource(tokenizer, model)
 
 
 PROMPTS = ("Wake ME  up, at nine.\n", "é 漢字 😀", "\t", " a")

@@ -51,14 +51,21 @@ def test_greedy_equals_its_definition(case):
     assert (result[2 + len(expected[0]) :] == -1).all()
 
 
-@given(cases())
-@settings(max_examples=150, deadline=None)
-def test_sampled_equals_its_definition(case):
-    assume(not committed_by_rounding(case, reference.coupled_reference))
-    expected = outcome(reference.coupled_reference(case.draft, case.distribution, case.uniforms))
-    uniforms = torch.from_numpy(case.uniforms)
-    result = ops.result(ops.SAMPLED, case.rows, *tensors(case), case.sampling.temperature, uniforms)
-    assert outcome(ops.committed(result)) == expected
+def drawn(kind: str, case: Case) -> torch.Tensor:
+    more = distributions(case) if kind == ops.REJECTION else ()
+    numbers = case.sampling.temperature, torch.from_numpy(case.uniforms)
+    return ops.result(kind, case.rows, *tensors(case), *more, *numbers)
+
+
+@pytest.mark.parametrize("kind", [ops.SAMPLED, ops.REJECTION])
+@given(case=cases())
+@settings(max_examples=250, deadline=None)
+def test_drawn_tokens_equal_their_definition(kind, case):
+    coupled = kind == ops.SAMPLED
+    walk = reference.coupled_reference if coupled else reference.rejection_reference
+    assume(not committed_by_rounding(case, walk))
+    expected = outcome(walk(case.draft, case.distribution, case.uniforms))
+    assert outcome(ops.committed(drawn(kind, case))) == expected
 
 
 @pytest.mark.parametrize("first", [0.0, 0.1])
@@ -78,36 +85,11 @@ def test_a_sibling_may_as_well_have_been_no_token(first):
     for i in range(draws):
         case = Case(draft, rows, Sampling(1.0), np.array([0.99, 0.99, (i + 0.5) / draws]))
         walk = reference.rejection_reference(draft, case.distribution, case.uniforms)
-        result = ops.result(
-            ops.REJECTION,
-            rows,
-            *tensors(case),
-            *distributions(case),
-            1.0,
-            torch.from_numpy(case.uniforms),
-        )
-        for row, walked in enumerate((walk, ops.committed(result))):
+        for row, walked in enumerate((walk, ops.committed(drawn(ops.REJECTION, case)))):
             path, token = outcome(walked)
             assert path == []
             counts[row, token] += 1 / draws
     assert counts == pytest.approx(np.stack([expected.numpy()] * 2), abs=2 / draws)
-
-
-@given(cases())
-@settings(max_examples=250, deadline=None)
-def test_rejection_equals_its_definition(case):
-    assume(not committed_by_rounding(case, reference.rejection_reference))
-    expected = outcome(reference.rejection_reference(case.draft, case.distribution, case.uniforms))
-    uniforms = torch.from_numpy(case.uniforms)
-    result = ops.result(
-        ops.REJECTION,
-        case.rows,
-        *tensors(case),
-        *distributions(case),
-        case.sampling.temperature,
-        uniforms,
-    )
-    assert outcome(ops.committed(result)) == expected
 
 
 def ints(*values: int) -> torch.Tensor:

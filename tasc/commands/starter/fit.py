@@ -21,7 +21,8 @@ _MICRO_BATCH = 2048  # tokens
 _STEPS = 100  # of the optimizer: the fewest for any number of examples
 _NEW_TOKENS = 64, 2048  # the least and the most
 _UNSEEN = 150  # assumed tokens per output if the data cannot be read
-_TEST = 200  # test examples
+_TEST, _FEWEST_TESTED = 200, 30  # test examples
+_BENCH_SHARE = 1 / 3  # of the time, which more test examples may not take
 _EPOCHS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3.0, 2.0, 10.0
 _FEWEST = 100  # training examples
 _SPARE = 0.85  # of the time; the rest is for loading models, building indexes and checking drafts
@@ -40,10 +41,8 @@ class Fit:
     effective_batch: int = 32
     max_length: int = 512
     epochs: float = _EPOCHS
-    limit: int | None = None
-    """Training examples; None for all."""
-    test: int = _TEST
-    """Test examples."""
+    limit: int | None = None  # training examples; None for all
+    test: int = _TEST  # test examples
 
 
 def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | None) -> Fit:
@@ -62,7 +61,7 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
     prompts, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
     lengths = prompts + outputs
     usual = max(1, int(np.quantile(lengths, 0.9)))
-    effective = next((n for n in (32, 16) if len(corpus.examples) * _EPOCHS >= n * _STEPS), 8)
+    effective = _batch(len(corpus.examples) * _EPOCHS)
     return replace(
         made,
         max_new_tokens=_room(outputs, *_NEW_TOKENS),
@@ -75,32 +74,42 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
 def within(
     made: Fit, hours: float, model: str, tokenizer: LoadedTokenizer, corpus: Corpus, validation: int
 ) -> Fit:
-    """Choose the training examples and epochs that ``hours`` allow on this machine.
+    """Choose the training and test examples and the epochs that ``hours`` allow on this machine.
 
     One training step of each kind is measured. The baseline and TASC-ft train on the same number
     of tokens, for at least two epochs, and are evaluated on ``validation`` examples after each.
-
     Raises InputError if the time is too short.
     """
     training, decoding = _measure(made, model, tokenizer, corpus)
     _, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
-    bench = made.test * float(outputs.mean()) * decoding * _BENCH
+    tested = float(outputs.mean()) * decoding * _BENCH  # seconds of a test example
+    seconds = 3600 * hours * _SPARE
+    test = max(min(made.test, int(seconds * _BENCH_SHARE / tested)), _FEWEST_TESTED)
     # A pass over n examples is n * training, for each model, and the validation's forwards.
-    passes = (3600 * hours * _SPARE - bench) / (2 * training)
-    validated = _FORWARD * validation
-    count = len(corpus.examples)
+    passes = (seconds - test * tested) / (2 * training)
+    count, validated = len(corpus.examples), _FORWARD * validation
     epochs = passes / (count + validated)
     if epochs >= _FEWEST_EPOCHS:
-        return replace(made, epochs=min(np.floor(2 * epochs) / 2, _MOST_EPOCHS))
-    limit = int(passes / _FEWEST_EPOCHS - validated) // 50 * 50
+        return replace(made, epochs=min(np.floor(2 * epochs) / 2, _MOST_EPOCHS), test=test)
+    # With fewer examples, no more of them are validated.
+    share = passes / _FEWEST_EPOCHS
+    limit = int(max(share - validated, share / (1 + _FORWARD))) // 50 * 50
     if limit < _FEWEST:
-        least = (2 * training * _FEWEST_EPOCHS * (_FEWEST + 50 + validated) + bench) / _SPARE / 3600
+        fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD) * (_FEWEST + 50)
+        least = max(fewest / (1 - _BENCH_SHARE), fewest + _FEWEST_TESTED * tested) / _SPARE
         raise InputError(
             f"{hours:g} hours are too short on this machine: a training example takes "
-            f"{training:.2g} s and a test example {bench / made.test:.2g} s: give --hours "
-            f"{np.ceil(10 * least) / 10:g} or more, or a smaller model"
+            f"{training:.2g} s and a test example {tested:.2g} s: give --hours "
+            f"{np.ceil(least / 360) / 10:g} or more, or a smaller model"
         )
-    return replace(made, epochs=_FEWEST_EPOCHS, limit=limit)
+    batch = _batch(limit * _FEWEST_EPOCHS)
+    made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
+    return replace(made, epochs=_FEWEST_EPOCHS, limit=limit, test=test)
+
+
+def _batch(seen: float) -> int:
+    """Return the examples per step of the optimizer, if the training sees ``seen`` in all."""
+    return next((n for n in (32, 16) if seen >= n * _STEPS), 8)
 
 
 def _written(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
@@ -131,9 +140,8 @@ def _measure(
     """Return the seconds of training on an example, and of decoding a token."""
     import torch
 
-    from tasc.models.cost import measured_cost
+    from tasc.benchmark.predict import cost_of
     from tasc.models.load import load_model
-    from tasc.models.target import Target
     from tasc.training.adapters import lora
     from tasc.training.core.batch import collate, encode_examples
     from tasc.training.core.precision import multiplies_in_bfloat16
@@ -141,14 +149,13 @@ def _measure(
 
     corpus = _written(corpus, tokenizer)
     examples = encode_examples(tokenizer, corpus.prompts, corpus.outputs, made.max_length)
+    decoding = cost_of(model, "auto", "auto", tokenizer).seconds[0]  # as bench will decode
     loaded = load_model(model, device="auto", quantize=made.quantize)  # type: ignore[arg-type]
-    decoding = measured_cost(Target(loaded)).seconds[0]
     rows = np.unique(examples.tokens).tolist()
     trained = lora.attach(loaded, rows, rank=16, alpha=16, dropout=0.2).train()
     bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
     order = np.argsort(examples.lengths)
-    parts = np.array_split(order, max(1, len(order) // made.batch_size))
-    typical = [parts[len(parts) * i // 4][: made.batch_size] for i in (2, 1, 2, 3)]
+    typical = [order[len(order) * i // 4 :][: made.batch_size] for i in (2, 1, 2, 3)]
     seconds = []
     for indices in typical:  # the first one allocates
         begin = time.perf_counter()

@@ -53,14 +53,11 @@ class InitOptions(CommandOptions):
         None,
         gt=0,
         le=10_000,
-        description="Time for the whole recipe on this machine, which sets the numbers of training "
-        "examples and epochs; needs a local --model.",
+        description="Time for the whole recipe on this machine, which sets the numbers of examples "
+        "and epochs; needs a local --model.",
     )
     seed: int = Field(
-        0,
-        ge=0,
-        le=LARGEST_SEED,
-        description="Seed of the recipe, and of the choice of held-out examples.",
+        0, ge=0, le=LARGEST_SEED, description="Seed of the recipe and of held-out examples."
     )
 
     @field_validator("model", "recipe")

@@ -1,7 +1,6 @@
 """The commands as calls of the library: options in, a result in memory out.
 
-A result has ``to_dict()``, the report, and ``save(folder)``, which writes the other files of the
-command.
+A result has ``to_dict()``, the report, and ``save(folder)``, which writes the other files.
 What a command needs is imported when it is called.
 """
 

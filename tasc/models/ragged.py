@@ -1,4 +1,4 @@
-"""Forwards over trees of different sizes without padding, which would cost a CPU time.
+"""Forwards over trees of different sizes without padding, which takes time on a CPU.
 
 All tokens follow each other in one row. Attention and its cache pad what they are given.
 """

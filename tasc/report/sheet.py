@@ -10,8 +10,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
 def as_csv(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     """Return a header and a line each.
 
-    A text that a spreadsheet would take for a formula has an apostrophe before it; figures are
-    given as numbers.
+    A text that looks like a formula has an apostrophe before it. Figures are numbers.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")

@@ -1,7 +1,6 @@
 """Check the files of an untrusted model folder before a library reads them.
 
-Only JSON and safetensors files in the folder itself are read. Other weights are pickles, which can
-run code.
+Only JSON and safetensors files in the folder itself are read. Pickles, which can run code, are not.
 """
 
 import json

@@ -7,8 +7,7 @@ prompt and the output so far. If neither side matches, the most frequent tokens 
 Departs, except in ``tasc-spec-paper``:
 
 - Absolute discounting interpolates all orders; in the paper, the longest match decides alone.
-- A mark precedes every output, in corpus and sequence, so that corpus outputs predict how an output
-  begins.
+- A mark precedes every output, in corpus and sequence, so that the corpus predicts its beginning.
 - Finished outputs are a source of their own.
 - The ongoing match in each text, of any length, is a source (as in SuffixDecoding,
   arXiv:2411.04975).

@@ -12,8 +12,8 @@ def top_softmax(logits: Logits, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the ``count`` likeliest tokens of each row of ``logits`` (r, V), and probabilities.
 
     Tokens: (r · count,) int32, best first, padded with -1. Probabilities: float32, within 1 %.
-    From another device, one copy moves both to the host. Of ``TopLogits``, probabilities are
-    within the error of its totals.
+    From another device, one copy moves both to the host. ``TopLogits`` has approximate totals,
+    and its probabilities have the same error.
     """
     if isinstance(logits, TopLogits):
         assert logits.totals is not None

@@ -77,11 +77,12 @@ def _show_recommended_size(curve: "Curve") -> None:
         "Risk: predicted share of outputs that a rarely seen token may spoil. Cost: decoding time "
         "plus risk × penalty, relative to no new tokens."
     )
+    if not recommended:
+        say("No new token is predicted to pay. Measure with tasc bench, or use TASC-spec alone.")
 
 
 def _around(curve: "Curve") -> set[int]:
     """Return 0, the recommended size, and the sizes next to its halves and doubles."""
-    budgets = [p.budget for p in curve.points]
-    recommended = curve.recommended_size.budget
+    budgets, recommended = [p.budget for p in curve.points], curve.recommended_size.budget
     wanted = (0, recommended / 4, recommended / 2, recommended, recommended * 2, recommended * 4)
     return {min(budgets, key=lambda budget: abs(budget - want)) for want in wanted}

@@ -24,8 +24,7 @@ def step_inputs(
     Query 0 is the ``last`` token of a sequence, query i + 1 node i of its tree. ``lengths`` (B,)
     are the cached tokens of the sequences, which the cache pads to ``start``. Padding after a
     smaller tree sees the cached tokens and itself, because a query that sees nothing would write
-    NaN into the cache; if it is never run, it is ``blind``. The mask is None where causal attention
-    sees the same.
+    NaN into the cache; if it is never run, it is ``blind``. The mask is None if it is causal.
     """
     queries = 1 + max(len(tokens) for tokens, _ in trees)
     ids = np.zeros((len(trees), queries), np.int64)

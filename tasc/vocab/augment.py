@@ -111,11 +111,9 @@ def augment(
 
 
 def _recommended(curve: Curve, name: str) -> int:
-    """Return the recommended number of new tokens. Raises InputError if none is worth its row."""
-    if curve.recommended_size.budget:
-        return curve.recommended_size.budget
+    """Return the recommended number of new tokens, or 50, to be measured, if it is 0."""
     if most := curve.points[-1].budget:
-        raise InputError(f"{name}: no new token is worth its row: try --new-tokens {min(50, most)}")
+        return curve.recommended_size.budget or min(50, most)
     raise InputError(
         f"{name}: no n-gram recurs in the outputs, so no token can be added: leave the steps "
         "`tokens` and `tasc-ft` out of the recipe"

@@ -105,10 +105,11 @@ def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
     assert page.count("<svg") == 3
 
 
-def test_auto_says_so_where_no_token_pays():
+def test_auto_adds_a_few_where_no_token_pays():
     dear = AugmentOptions(new_tokens="auto", overfit_penalty=1e6)
-    with pytest.raises(InputError, match=r"tiny.jsonl: no new token is worth its row: try"):
-        augment(corpus(OUTPUTS), tokenizer(), dear)
+    made = augment(corpus(OUTPUTS), tokenizer(), dear)
+    assert made.report.curve.recommended_size.budget == 0
+    assert len(made.tokens) == min(50, made.report.curve.points[-1].budget) > 0
     with pytest.raises(
         InputError, match=r"no n-gram recurs in the outputs, so no token can be added"
     ):

@@ -165,8 +165,7 @@ def replayed(result: MergeResult, outputs: Outputs) -> list[int]:
 def tokens_at_the_end(result: MergeResult, outputs: Outputs, held_out: Outputs | None) -> int:
     """Return the tokens after all merges, of the held-out outputs if there are any.
 
-    The tokens are whole outputs then, so a held-out output only gains if it is also a training
-    output.
+    The tokens are whole outputs then, so only held-out outputs that are training outputs gain.
     """
     if held_out is None:
         return result.last[0]

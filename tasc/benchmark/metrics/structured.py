@@ -1,7 +1,7 @@
 """Metrics of structured outputs: validity, and the fields of JSON.
 
 A JSON text is flattened into pairs of the path to a value and the value, such as
-``("slots.date", "today")``. Empty objects and arrays are values. Without JSON there are no pairs.
+``("slots.date", "today")``. Empty objects and arrays are values. Text that is not JSON has none.
 """
 
 import json

@@ -22,7 +22,7 @@ _STEPS = 100  # of the optimizer: the fewest for any number of examples
 _NEW_TOKENS = 64, 2048  # the least and the most
 _UNSEEN = 150  # assumed tokens per output if the data cannot be read
 _TEST, _FEWEST_TESTED = 200, 30  # test examples
-_BENCH_SHARE = 1 / 3  # of the time, which more test examples may not take
+_BENCH_SHARE = 1 / 3  # of the time: the most for more than the fewest test examples
 _EPOCHS, _FEWEST_EPOCHS, _MOST_EPOCHS = 3.0, 2.0, 10.0
 _FEWEST = 100  # training examples
 _SPARE = 0.85  # of the time; the rest is for loading models, building indexes and checking drafts
@@ -102,6 +102,7 @@ def within(
             f"{training:.2g} s and a test example {tested:.2g} s: give --hours "
             f"{np.ceil(least / 360) / 10:g} or more, or a smaller model"
         )
+    limit = min(limit, count)
     batch = _batch(limit * _FEWEST_EPOCHS)
     made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
     return replace(made, epochs=_FEWEST_EPOCHS, limit=limit, test=test)

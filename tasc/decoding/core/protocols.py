@@ -116,7 +116,7 @@ class Verifier(Protocol):
     the order of the committed tokens. Returns the accepted nodes (k,) int32, root to leaf, and the
     bonus token.
 
-    Raises InputError for an invalid tree, logits of another shape, or a row without finite maximum.
+    Raises InputError for an invalid tree, logits of another shape, or a row with no finite maximum.
     """
 
     def __call__(

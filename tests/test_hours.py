@@ -1,0 +1,58 @@
+"""How ``tasc init --hours`` divides the time, with given speeds."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tasc.commands.starter import fit
+from tasc.data.corpus import Corpus, Example
+from tasc.data.source import Source
+from tasc.errors import InputError
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """Outputs have 30 tokens. An example takes 0.5 s to train, and 90 ``decoding`` to test."""
+    monkeypatch.setattr(fit, "_lengths", lambda *_: (np.full(9, 20), np.full(9, 30)))
+    monkeypatch.setattr(fit, "_written", lambda corpus, _tokenizer: corpus)
+
+    def within(hours, decoding, count=4000):
+        monkeypatch.setattr(fit, "_measure", lambda *_: (0.5, decoding))
+        corpus = Corpus(Source(path="x"), "train", (Example("a", "b", "a"),) * count, "")
+        return fit.within(fit.Fit("1e-3", "none", 64), hours, "model", None, corpus, 500)
+
+    return within
+
+
+@pytest.mark.parametrize(
+    ("hours", "decoding", "epochs", "limit", "test", "batch"),
+    [
+        (1, 0.01, 2.0, 1200, 200, 16),
+        (4, 0.01, 2.5, None, 200, 32),
+        (100, 0.01, 10.0, None, 200, 32),
+        (0.2, 0.01, 2.0, 150, 200, 8),
+        (1, 0.2, 2.0, 800, 56, 16),
+        (1, 0.5, 2.0, 650, 30, 8),
+    ],
+)
+def test_they_fit(fitted, hours, decoding, epochs, limit, test, batch):
+    found = fitted(hours, decoding)
+    assert (found.epochs, found.limit, found.test) == (epochs, limit, test)
+    assert found.batch_size <= found.effective_batch == batch
+    # Both models take the time at most, with a validation that costs 0.4 of a training step.
+    examples = found.limit or 4000
+    seen = found.epochs * (examples + 0.4 * min(500, examples))
+    assert 2 * seen * 0.5 + test * 90 * decoding <= 0.85 * 3600 * hours
+
+
+def test_they_take_no_more_examples_than_there_are(fitted):
+    assert fitted(0.379, 0.01, count=300).limit == 300  # 500 validation examples would cost more
+
+
+@pytest.mark.parametrize("decoding", [0.01, 0.5])
+def test_hours_that_an_error_names_are_enough(fitted, decoding):
+    with pytest.raises(InputError) as error:
+        fitted(0.01, decoding)
+    named = float(re.search(r"--hours (\S+)", str(error.value))[1])
+    assert fitted(named, decoding).limit >= 100

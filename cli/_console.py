@@ -66,6 +66,11 @@ def bounds_text(interval: tuple[float, float] | None, form: str) -> str:
     return f"95 % {interval_text(interval, form)}" if interval else ""
 
 
+def ms_text(ms: float) -> str:
+    """Return milliseconds, with two decimals below 100."""
+    return f"{ms:,.{2 if ms < 100 else 0}f}"
+
+
 def speedup_text(figures: "StepFigures") -> str:
     """Return a predicted speed-up with its interval; a dash if there is none."""
     if figures.speedup is None:

@@ -33,8 +33,7 @@ class RunFlags:
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier output.")] = False
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON only.")] = False
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Resume from the checkpoints of an interrupted run."),
+        bool, typer.Option("--resume", help="Resume from the checkpoints of an interrupted run.")
     ] = False
 
 

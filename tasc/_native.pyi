@@ -124,13 +124,7 @@ class NgramTable:
 
 class SourceWeights:
     def __init__(
-        self,
-        corpora: int,
-        memory: bool,
-        prompt: bool,
-        lambda_: float,
-        gain: float,
-        match: bool,
+        self, corpora: int, memory: bool, prompt: bool, lambda_: float, gain: float, match: bool
     ) -> None: ...
     def weight(self, source: int, bucket: int) -> float: ...
     @staticmethod
@@ -249,11 +243,7 @@ class Layer:
     # matrices of q, k, v, o, gate, up and down; addresses of the norms before attention and MLP,
     # and of queries' and keys' (0 = none)
     def __init__(
-        self,
-        matrices: tuple[PackedMatrix, ...],
-        norms: tuple[int, ...],
-        epsilon: float,
-        d: int,
+        self, matrices: tuple[PackedMatrix, ...], norms: tuple[int, ...], epsilon: float, d: int
     ) -> None: ...
     # addresses of x, cos, sin, query, key and value; cos and sin have ``turns`` rows
     def before_attention(

@@ -84,9 +84,7 @@ def real_tokenizer(data_dir: Path) -> Callable[[str], "LoadedTokenizer"]:
 
 
 @pytest.fixture(scope="session")
-def once(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str], AbstractContextManager[Path]]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], AbstractContextManager[Path]]:
     """A function from a name to a folder that all workers share, held by one worker at a time."""
     top = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -149,11 +149,7 @@ def make_tokenizer(folder: Path, texts: Iterable[str] = TEXTS, size: int = 320) 
 
 
 def make_model(
-    folder: Path,
-    architecture: str = "qwen2",
-    *,
-    dtype: torch.dtype = torch.float32,
-    **shape: Any,
+    folder: Path, architecture: str = "qwen2", *, dtype: torch.dtype = torch.float32, **shape: Any
 ) -> Path:
     """Save a random model of a shape as of ``build_model`` and return its folder."""
     build_model(architecture, **shape).to(dtype).save_pretrained(folder)

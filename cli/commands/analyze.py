@@ -66,22 +66,18 @@ def show(found: "AnalysisResults") -> None:
 
 
 def _show_tokens(tokens: "TokenReport") -> None:
-    table(
+    table_of(
         f"Tokens of {tokens.tokenizer} ({tokens.vocabulary:,} in the vocabulary)",
-        ["", "tokens/sample", "bytes/token", "entropy H", "H / log2|V|", "Rényi H2", "typical set"],
-        [
-            [
-                name,
-                f"{side.tokens_per_sample:.2f}",
-                f"{side.bytes_per_token:.2f}",
-                f"{unigrams.entropy_bits:.2f}",
-                f"{unigrams.normalised:.3f}",
-                f"{unigrams.renyi2_bits:.2f}",
-                f"{unigrams.typical_set:,.0f}",
-            ]
-            for name, side in (("input", tokens.input), ("output", tokens.output))
-            for unigrams in [side.ngrams[0]]
-        ],
+        [(n, s, s.ngrams[0]) for n, s in (("input", tokens.input), ("output", tokens.output))],
+        {
+            "": lambda row: row[0],
+            "tokens/sample": lambda row: f"{row[1].tokens_per_sample:.2f}",
+            "bytes/token": lambda row: f"{row[1].bytes_per_token:.2f}",
+            "entropy H": lambda row: f"{row[2].entropy_bits:.2f}",
+            "H / log2|V|": lambda row: f"{row[2].normalised:.3f}",
+            "Rényi H2": lambda row: f"{row[2].renyi2_bits:.2f}",
+            "typical set": lambda row: f"{row[2].typical_set:,.0f}",
+        },
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .._console import bounds_text, noted, say, table, warn, warn_of_rough
+from .._console import bounds_text, ms_text, noted, say, table, warn, warn_of_rough
 
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
@@ -60,7 +60,7 @@ def _cells(found: "BenchResults") -> None:
             [
                 r.model,
                 r.method,
-                f"{r.ms_per_sample:.2f}",
+                ms_text(r.ms_per_sample),
                 f"{r.speedup(rows[0]):.2f}×",
                 f"{r.tokens_per_output:.2f}",
                 f"{r.decoding_steps_per_output:.2f}",

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from .._command import output_folder
-from .._console import note, print_json, say, speedup_text, table
+from .._console import ms_text, note, print_json, say, speedup_text, table
 from .._derive import RunFlags
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _show(found: "JoinedResults") -> None:
                 run.label,
                 cell.model,
                 cell.method,
-                f"{cell.ms_per_sample:.2f}",
+                ms_text(cell.ms_per_sample),
                 f"{speedup:.2f}×",
                 "-" if predicted is None else speedup_text(predicted),
                 f"{cell.tokens_per_step:.2f}",

@@ -19,6 +19,8 @@ from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
 from tasc.commands.context import StepContext
+from tasc.data.source import Source
+from tasc.data.stream import Stream
 from tasc.decoding.core.grammar import Grammar
 from tasc.errors import InputError
 from tasc.models.folder.fetch import local_folder
@@ -46,6 +48,18 @@ class TaskAnalysis(Reported):
         if self.tokenizer:
             found = self.analysis.scan
             save_counts(folder, self.tokenizer, found.input.counts, found.output.counts)
+
+
+def tokens_in_use(tokenizer: LoadedTokenizer, found: Analysis, stream: Stream) -> list[int]:
+    """Return the tokens that prompts and outputs use; a template may cut inputs."""
+    counts = found.scan.output.counts
+    if stream.source.template == Source.template:
+        return np.flatnonzero(counts + found.scan.input.counts).tolist()
+    used = set(np.flatnonzero(counts).tolist())
+    for rows in stream.rows():
+        prompts = [rows.prompt(i) for i in range(len(rows.outputs))]
+        used.update(tokenizer.encode(prompts).tokens.tolist())
+    return sorted(used)
 
 
 def _structured(
@@ -108,9 +122,10 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     new_tokens, trimmed = Prediction(), tuple[TrimPoint, ...]()
     drafts, served, structured = None, None, None
     if tokenizer:
-        used = np.flatnonzero(found.scan.input.counts + found.scan.output.counts)
         rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
-        trimmed = predict_trim(rows, tokenizer, used.tolist()) if rows else ()
+        if rows:
+            used = tokens_in_use(tokenizer, found, context.texts.stream or context.texts.corpus)
+            trimmed = predict_trim(rows, tokenizer, used)
         others, grid = context.texts.corpora.get("held_out"), GRID if options.grid or model else {}
         if found.searched:
             texts = others.outputs if others else ()

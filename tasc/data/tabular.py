@@ -57,8 +57,7 @@ def csv_names(path: Path) -> list[str]:
 def parquet_names(path: Path) -> list[str]:
     """Return the names of the columns; raises the errors of ``parquet_columns``."""
     with _parquet(path) as file:
-        names: list[str] = file.schema_arrow.names
-        return names
+        return list(file.schema_arrow.names)
 
 
 @contextmanager

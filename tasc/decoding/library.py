@@ -278,5 +278,4 @@ def ids_of(
 
 def text_of(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
     """Return the text of ``ids`` without special tokens."""
-    text: str = tokenizer.decode(ids, skip_special_tokens=True)
-    return text
+    return str(tokenizer.decode(ids, skip_special_tokens=True))

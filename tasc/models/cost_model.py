@@ -128,7 +128,7 @@ class CostModel:
     def record(self, tokens: int, seconds: float) -> bool:
         """Record a forward over ``tokens`` tokens; return whether that changed the model."""
         self.forwards += 1
-        size = _size_of(tokens)
+        size = round(_PER_OCTAVE * math.log2(tokens))
         self._last[size] = self.forwards
         if seconds <= 0:
             return False  # the clock did not advance
@@ -160,8 +160,3 @@ class CostModel:
         """Return whether forwards over about ``tokens`` tokens (...) were recorded recently."""
         recent = [size for size, last in self._last.items() if self.forwards - last < STALE]
         return np.isin(np.rint(_PER_OCTAVE * np.log2(tokens)), recent)
-
-
-def _size_of(tokens: int) -> int:
-    """Return the size class of ``tokens``, on a logarithmic scale."""
-    return round(_PER_OCTAVE * math.log2(tokens))

@@ -60,8 +60,7 @@ class Forked:
             raise TimeoutError(f"{self._spent:.0f} s for {self._calls:,} chats")
         if "error" in found:
             raise RuntimeError(found["error"])
-        text: str = found["text"]
-        return text
+        return str(found["text"])
 
     def _start(self) -> Connection:
         ours, theirs = Pipe()

@@ -135,8 +135,7 @@ class LoadedTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the ids without special tokens."""
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def decode_batch(self, texts: Sequence[Sequence[int]]) -> list[str]:
         """Return the text of each list of ids without special tokens."""

@@ -8,11 +8,7 @@ import pytest
 from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.analysis.report import TaskReport, analyze
-from tasc.analysis.tokens import (
-    expand,
-    merged_counts,
-    search,
-)
+from tasc.analysis.tokens import expand, merged_counts, search
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.errors import InputError
 from tests.options import AnalyzeOptions

@@ -44,11 +44,7 @@ def test_models_of_different_runs_are_tested_as_those_of_one(save):
     first, second = save("first", *cells[:2]), save("second", cells[2])
     found = joined(first, second)
     rows = [(run.label, c.model, speedup) for run in found.runs for c, speedup, _ in run.rows()]
-    assert rows == [
-        ("first", "a", 1.0),
-        ("first", "b", 0.5),
-        ("second", "c", 1.0),
-    ]
+    assert rows == [("first", "a", 1.0), ("first", "b", 0.5), ("second", "c", 1.0)]
     together = pairs(cells, REFERENCES, make_results(*cells, references=REFERENCES).settings)
     assert [p.model for p in together] == ["b", "c", "c"]
     assert [(p.model, p.against) for p in found.pairs] == [

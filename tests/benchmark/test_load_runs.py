@@ -103,12 +103,7 @@ def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_pat
         given = ("load", task, "--endpoint", f"two={url}", "--concurrency", "2")
         found = done(capsys, *given, "--reference", first, "--output", second)
     equal = found["cells"][0]["equal"]
-    assert equal == {
-        "against": "first: one",
-        "identical": 11,
-        "of": 12,
-        "different": [1],
-    }
+    assert equal == {"against": "first: one", "identical": 11, "of": 12, "different": [1]}
     with serving(Behaviour()) as url:
         fewer = ("load", task, "--endpoint", url, "--limit", 3, "--reference", first)
         code, _, err = run(capsys, *fewer, "--output", tmp_path / "third")

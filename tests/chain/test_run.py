@@ -38,12 +38,7 @@ def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, d
     recipe.write_text(RECIPE.replace("budget: 20", "budget: 25"))
     code, _, err = tasc(capsys, *command)
     assert code == 0
-    assert [*steps(err)] == [
-        "base: up to date",
-        "tokens: done",
-        "tasc-ft: done",
-        "bench: done",
-    ]
+    assert [*steps(err)] == ["base: up to date", "tokens: done", "tasc-ft: done", "bench: done"]
 
 
 def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch, data_dir):

@@ -37,10 +37,7 @@ MAKE = {
     "slrs with a floor": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, floor=0.1)),
     "slrs then tli": lambda pair: Slrs(pair, SlrsOptions(confidence=0.0, nodes=2)),
 }
-SETTINGS = {
-    "kernel": Sampling(0.8, seed=1),
-    "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2),
-}
+SETTINGS = {"kernel": Sampling(0.8, seed=1), "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2)}
 
 
 def drafter(name, sampling):

@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoTokenizer,
-    DynamicCache,
-    StoppingCriteriaList,
-    StopStringCriteria,
-)
+from transformers import AutoTokenizer, DynamicCache, StoppingCriteriaList, StopStringCriteria
 
 import tasc
 from tasc.decoding.core.resources import end_ids

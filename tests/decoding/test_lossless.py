@@ -44,10 +44,10 @@ MORE = {  # settings that reach what the defaults do not; every other method run
     ],
     "mix": ["mix", "mix:always=true,depth=3,width=4,budget=20", "mix:always=true,size=100"],
     "slem": ["slem", "slem:lookahead=3,confidence=0"],
-    "slrs": ["slrs:confidence=0", "slrs:floor=0,nodes=3,budget=5,size=200"],
+    "slrs": ["slrs:confidence=0,budget=4", "slrs:floor=0,nodes=3,budget=5,size=200"],
     "tli": ["tli:confidence=0", "tli:lookahead=2"],
-    "union": ["union:confidence=0"],
-    "standard": ["standard:confidence=0", "standard:size=150,confidence=0"],
+    "union": ["union:confidence=0,lookahead=4"],
+    "standard": ["standard:confidence=0,lookahead=4", "standard:size=150,confidence=0,lookahead=4"],
 }
 # Drafts of a grammar alone need one: test_constrained.py
 VARIANTS = {name: MORE.get(name, [name]) for name in DRAFTERS if name != "grammar"}
@@ -58,7 +58,7 @@ FEW = [
     "recycling:budget=20",
     "prompt:min_probability=0,budget=20",
     "eagle:depth=3,width=4,budget=9",
-    "tli:confidence=0",
+    "tli:confidence=0,lookahead=4",
     "mix:always=true,depth=3,width=4,budget=9",
 ]
 # A state of each kind: a window, a recurrence, one beside attention, one outside the cache.
@@ -151,12 +151,7 @@ def test_greedy_output_equals_transformers_generate(case, text, static, tokenize
     accepted = 0
     for prompt, expected in zip(prompts, outputs, strict=True):
         result = generate(
-            target,
-            factory(),
-            prompt,
-            max_new_tokens=NEW_TOKENS,
-            end_ids=(0,),
-            budget=method.budget,
+            target, factory(), prompt, max_new_tokens=NEW_TOKENS, end_ids=(0,), budget=method.budget
         )
         assert result.tokens.tolist() == expected.tolist()
         assert result.decoding_steps == len(result.accepted) + 1

@@ -49,10 +49,7 @@ PAIRS = [
     *(("multi-branch", "chain"), ("multi-branch", "tree")),
     *(("multi-branch", "tree without replacement"), ("multi-branch", "certain tree")),
 ]
-SETTINGS = {
-    "kernel": Sampling(0.8, seed=1),
-    "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2),
-}
+SETTINGS = {"kernel": Sampling(0.8, seed=1), "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2)}
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -105,10 +105,7 @@ def test_presets_have_the_size_they_promise(name, millions):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (
-            {"preset": "huge"},
-            "preset: input should be 'pico', 'tiny', .* or 'large', got 'huge'",
-        ),
+        ({"preset": "huge"}, "preset: input should be 'pico', 'tiny', .* or 'large', got 'huge'"),
         ({"vocabulary": 100}, "vocabulary: input should be greater than or equal to 300, got 100"),
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"block": 1}, "block"),

@@ -78,10 +78,7 @@ def real(data_dir: Path, name: str) -> LoadedTokenizer:
 def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
     letters = Tokenizer(models.Unigram() if algorithm == "unigram" else models.BPE())
     letters.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(),
-            pre_tokenizers.Split(Regex(PIECE), "isolated"),
-        ]
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(PIECE), "isolated")]
     )
     options: dict[str, Any] = {"vocab_size": 260, "show_progress": False}
     trainer = (

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tasc.analysis.outputs import encode_outputs
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, merge_search
+from tasc.commands.analysis import tokens_in_use
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
@@ -229,3 +230,14 @@ def test_a_smaller_vocabulary_is_predicted_by_the_weights_of_a_step(tmp_path, ti
     read = [cost.total - looked_up * 5000, point.parameters - looked_up * 4096]
     assert point.step_ratio == pytest.approx(read[0] / read[1])
     assert predict_trim(cost, base, used=range(900, 4950)) == ()  # and bytes
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"), [("{input}\n", "red old tall"), ("{input:.4}", "red ")]
+)
+def test_tokens_that_a_template_cuts_from_inputs_are_not_in_use(tmp_path, template, shown):
+    file, base = tmp_path / "train.jsonl", tokenizer()
+    file.write_text(json.dumps({"input": "red old tall", "output": "paint"}))
+    stream = load(Source(str(file), template=template), "train")
+    used = tokens_in_use(base, analyze(stream, base, AnalyzeOptions()), stream)
+    assert set(used) - {base.eos_id} == set(base.encode([shown, "paint"]).tokens.tolist())

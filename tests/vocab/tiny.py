@@ -95,9 +95,7 @@ def tokenizer(kind: str = "qwen2", size: int = 330) -> LoadedTokenizer:
     made.pre_tokenizer = sequence(steps)
     made.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     made.train_from_iterator(TEXTS, trainer)
     made.add_special_tokens([END])

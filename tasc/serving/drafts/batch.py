@@ -76,5 +76,4 @@ def _first_path(draft: Draft, min_probability: float) -> list[int]:
     if draft.probabilities is not None:
         likely = (draft.probabilities[path] >= min_probability).tolist()
         path = path[: [*likely, False].index(False)]
-    tokens: list[int] = draft.tokens[path].tolist()
-    return tokens
+    return list(draft.tokens[path].tolist())

@@ -49,7 +49,7 @@ class Typed:
             numbers = [f"<{number.__name__}>" for number in kinds if number in (int, float)]
             shown["metavar"] = f"[{'|'.join([*numbers, *self.choices])}]"
         if not self.group:
-            return Annotated[kind, typer.Argument(show_default=False, **shown)]
+            return Annotated[kind, typer.Argument(show_default=isinstance(self.default, str), **shown)]
         flag = f"--{self.option}"
         if plain is bool and self.default:
             flag += f"/--no-{self.option}"

@@ -82,7 +82,7 @@ class RunOptions(Overrides):
     """Options of ``tasc run``."""
 
     recipe: Annotated[str, Shell(argument=True)] = Field(
-        description="YAML file, or the name of one that comes along."
+        "recipe.yaml", description="YAML file, or the name of one that comes along."
     )
     dry_run: bool = Field(
         False, description="Check the whole recipe and show its steps; nothing is run or written."

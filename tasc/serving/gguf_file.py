@@ -98,6 +98,8 @@ def _prepare(
     numbers = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
     file_type = getattr(gguf.LlamaFileType, numbers)
     made = kind(folder, file_type, folder / "unused", model_name=name)
+    if "n_positions" in made.hparams:  # transformers 5 no longer writes GPT-2's second name of it
+        made.hparams.setdefault("n_ctx", made.hparams["n_positions"])
     if not made.model_tensors:
         raise ValueError("its weights are not in files named model*.safetensors")
     made.set_vocab = partial(_add_vocabulary, made.gguf_writer, tokenizer, vocabulary)

@@ -210,6 +210,13 @@ def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path
     assert not any(str(tmp_path) in str(field.contents()) for field in fields.values())
 
 
+def test_gpt2_as_transformers_5_saves_it_is_converted(tmp_path, task):
+    model = augmented(tmp_path, task, "pretoken", "gpt2")
+    assert "n_ctx" not in json.loads((model / "config.json").read_text())
+    out, _ = exported(model, task, tmp_path / "out")
+    assert gguf.GGUFReader(out / "model.gguf").get_field("gpt2.context_length").contents() == 512
+
+
 @pytest.mark.parametrize("weights", ["f32", "f16", "bf16", "q8_0"])
 def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, task, weights):
     model = augmented(tmp_path, task, "pretoken")

@@ -177,8 +177,7 @@ def _llama3_factors(theta: float, size: int, factor: float) -> np.ndarray:
     turns = _ORIGINAL / (2 * np.pi) * theta ** -(np.arange(0, size, 2) / size)
     low, high = _LLAMA3["low_freq_factor"], _LLAMA3["high_freq_factor"]
     smooth = np.clip((turns - low) / (high - low), 0, 1)
-    factors: np.ndarray = 1 / ((1 - smooth) / factor + smooth)
-    return factors
+    return np.asarray(1 / ((1 - smooth) / factor + smooth))
 
 
 def _tensors(header: GgufHeader, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:

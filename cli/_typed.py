@@ -44,12 +44,12 @@ class Typed:
         kinds = [kind for kind in _kinds(self.annotation) if kind is not type(None)]
         plain: Any = kinds[0] if len(kinds) == 1 and kinds[0] in (bool, int, float) else str
         kind: Any = list[plain] if get_origin(self.annotation) is tuple else plain
-        shown: dict[str, Any] = {"help": self.help}
+        shown: dict[str, Any] = {"help": self.help, "show_default": isinstance(self.default, str)}
         if self.choices:
             numbers = [f"<{number.__name__}>" for number in kinds if number in (int, float)]
             shown["metavar"] = f"[{'|'.join([*numbers, *self.choices])}]"
         if not self.group:
-            return Annotated[kind, typer.Argument(show_default=isinstance(self.default, str), **shown)]
+            return Annotated[kind, typer.Argument(**shown)]
         flag = f"--{self.option}"
         if plain is bool and self.default:
             flag += f"/--no-{self.option}"

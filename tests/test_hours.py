@@ -9,6 +9,8 @@ from tasc.commands.starter import fit
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.errors import InputError
+from tasc.options.texts import read_texts
+from tests.options import FinetuneOptions
 
 
 @pytest.fixture
@@ -28,12 +30,12 @@ def fitted(monkeypatch):
 @pytest.mark.parametrize(
     ("hours", "decoding", "epochs", "limit", "test", "batch"),
     [
-        (1, 0.01, 2.0, 1200, 200, 16),
+        (1, 0.01, 2.0, 1300, 200, 16),
         (4, 0.01, 2.5, None, 200, 32),
         (100, 0.01, 10.0, None, 200, 32),
         (0.2, 0.01, 2.0, 150, 200, 8),
-        (1, 0.2, 2.0, 800, 56, 16),
-        (1, 0.5, 2.0, 650, 30, 8),
+        (1, 0.2, 2.0, 900, 56, 16),
+        (1, 0.5, 2.0, 750, 30, 8),
     ],
 )
 def test_they_fit(fitted, hours, decoding, epochs, limit, test, batch):
@@ -42,8 +44,14 @@ def test_they_fit(fitted, hours, decoding, epochs, limit, test, batch):
     assert found.batch_size <= found.effective_batch == batch
     # Both models take the time at most, with a validation that costs 0.4 of a training step.
     examples = found.limit or 4000
-    seen = found.epochs * (examples + 0.4 * min(500, examples))
+    seen = found.epochs * (examples + 0.4 * min(500, examples / 4))
     assert 2 * seen * 0.5 + test * 90 * decoding <= 0.85 * 3600 * hours
+
+
+@pytest.mark.parametrize(("limit", "validated"), [(9, 3), (8, 2), (None, 1000)])
+def test_a_limit_leaves_a_quarter_for_validation(limit, validated):
+    texts = read_texts(FinetuneOptions(source="builtin:stdlib-tokens", model="m", limit=limit))
+    assert len(texts.corpora["validation"].examples) == validated
 
 
 def test_they_take_no_more_examples_than_there_are(fitted):

@@ -7,9 +7,10 @@ from tasc.data.source import Source
 from tasc.data.stream import Stream, open_stream
 from tasc.data.table import choose_split
 from tasc.errors import InputError
-from tasc.options.command import StepOptions
+from tasc.options.command import MOST_EXAMPLES, StepOptions
 
 MAIN = "main"
+PART = 4  # a limit leaves as many times fewer examples of splits that are read in part
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,9 @@ def read_texts(options: StepOptions) -> Texts:
         corpora[MAIN] = load(source, options.split, limit=options.limit, seed=options.seed)
     for name, other in spec.other_splits.items():
         split = getattr(options, name)
-        if split is None:
-            continue
         main = None if other.may_be_main else options.split
-        if options.must_exist(name) or _exists(source, split, main):
-            most = other.most and min(other.most, options.limit or other.most)
+        if split is not None and (options.must_exist(name) or _exists(source, split, main)):
+            most = other.most and min(other.most, -(-(options.limit or MOST_EXAMPLES) // PART))
             corpora[name] = load(source, split, limit=most, seed=options.seed)
     if spec.streamed:
         stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)

@@ -34,7 +34,7 @@ class TrainingOptions(ModelOptions):
     validation: str | None = Field(
         "validation",
         description="Split to evaluate after each epoch, if the source has it; at most 1,000 "
-        "examples, and no more than --limit.",
+        "examples, and at most a quarter of --limit.",
     )
     patience: Annotated[int | None, Shell(default="no early stop")] = Field(
         None,

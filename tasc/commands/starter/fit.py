@@ -9,6 +9,7 @@ import numpy as np
 from tasc.commands.context import unwritten
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
+from tasc.options.texts import PART
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -91,21 +92,20 @@ def within(
     epochs = passes / (count + validated)
     if epochs >= _FEWEST_EPOCHS:
         return replace(made, epochs=min(np.floor(2 * epochs) / 2, _MOST_EPOCHS), test=test)
-    # With fewer examples, no more of them are validated.
+    # With fewer examples, a part of their number is validated.
     share = passes / _FEWEST_EPOCHS
-    limit = int(max(share - validated, share / (1 + _FORWARD))) // 50 * 50
+    limit = int(max(share - validated, share / (1 + _FORWARD / PART))) // 50 * 50
     if limit < _FEWEST:
-        fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD) * (_FEWEST + 50)
+        fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD / PART) * (_FEWEST + 50)
         least = max(fewest / (1 - _BENCH_SHARE), fewest + _FEWEST_TESTED * tested) / _SPARE
         raise InputError(
             f"{hours:g} hours are too short on this machine: a training example takes "
             f"{training:.2g} s and a test example {tested:.2g} s: give --hours "
             f"{np.ceil(least / 360) / 10:g} or more, or a smaller model"
         )
-    limit = min(limit, count)
-    batch = _batch(limit * _FEWEST_EPOCHS)
+    batch = _batch(min(limit, count) * _FEWEST_EPOCHS)
     made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
-    return replace(made, epochs=_FEWEST_EPOCHS, limit=limit, test=test)
+    return replace(made, epochs=_FEWEST_EPOCHS, limit=min(limit, count), test=test)
 
 
 def _batch(seen: float) -> int:

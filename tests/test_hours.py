@@ -9,8 +9,6 @@ from tasc.commands.starter import fit
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.errors import InputError
-from tasc.options.texts import read_texts
-from tests.options import FinetuneOptions
 
 
 @pytest.fixture
@@ -46,12 +44,6 @@ def test_they_fit(fitted, hours, decoding, epochs, limit, test, batch):
     examples = found.limit or 4000
     seen = found.epochs * (examples + 0.4 * min(500, examples / 4))
     assert 2 * seen * 0.5 + test * 90 * decoding <= 0.85 * 3600 * hours
-
-
-@pytest.mark.parametrize(("limit", "validated"), [(9, 3), (8, 2), (None, 1000)])
-def test_a_limit_leaves_a_quarter_for_validation(limit, validated):
-    texts = read_texts(FinetuneOptions(source="builtin:stdlib-tokens", model="m", limit=limit))
-    assert len(texts.corpora["validation"].examples) == validated
 
 
 def test_they_take_no_more_examples_than_there_are(fitted):

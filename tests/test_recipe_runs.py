@@ -72,12 +72,13 @@ def test_a_split_is_not_held_out_from_itself(tmp_path):
     assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 10
 
 
-def test_no_more_examples_are_validated_than_trained_on(tmp_path):
+@pytest.mark.parametrize(("limit", "validated"), [(4, 1), (5, 2), (None, len(ROWS))])
+def test_a_limit_leaves_a_quarter_for_validation(tmp_path, limit, validated):
     for split in ("train", "validation"):
         write(tmp_path / "task" / f"{split}.jsonl", ROWS)
-    options = FinetuneOptions(source=Data(path=str(tmp_path / "task")), model="m", limit=4)
+    options = FinetuneOptions(source=Data(path=str(tmp_path / "task")), model="m", limit=limit)
     read = read_texts(options).corpora.values()
-    assert [len(corpus.examples) for corpus in read] == [4, 4]
+    assert [len(corpus.examples) for corpus in read] == [limit or len(ROWS), validated]
 
 
 def test_a_limit_makes_no_step_larger(tmp_path):

@@ -65,8 +65,7 @@ def covered(counts: Counts, ranks: npt.ArrayLike, times: Counts | None = None) -
     ranked, times = _ranked(counts, times)
     symbols = np.concatenate([[0], np.cumsum(times)])
     sums = np.concatenate([[0], np.cumsum(ranked * times)])
-    shares: Shares = np.interp(np.asarray(ranks), symbols, sums) / sums[-1]
-    return shares
+    return np.asarray(np.interp(np.asarray(ranks), symbols, sums) / sums[-1])
 
 
 def curve(counts: Counts, times: Counts | None = None) -> tuple[tuple[int, float], ...]:

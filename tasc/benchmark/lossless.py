@@ -190,5 +190,4 @@ def generate_reference(
             )
         finally:
             model.generation_config = configured
-    added: np.ndarray = out[0, len(prompt) :].cpu().numpy().astype(np.int32)
-    return added
+    return np.asarray(out[0, len(prompt) :].cpu(), np.int32)

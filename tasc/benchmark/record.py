@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from os.path import commonprefix as shared
 from statistics import median
 
 import numpy as np
@@ -151,15 +152,10 @@ def accepted_spans(
         named = ["other"] * count if told is None else told[at : at + count]
         for name, run in groupby(named):
             begin, at = at, at + len(list(run))
-            spanned = [_shared(text, decode(tokens[:k])) for k in (begin, at)]
+            spanned = [len(shared([text, decode(tokens[:k])])) for k in (begin, at)]  # noqa: RUF071
             if spanned[1] > spanned[0]:
                 yield spanned[0], spanned[1], source if name == "other" else name
         at += 1
-
-
-def _shared(text: str, part: str) -> int:
-    """Return how many characters of ``part`` begin ``text``."""
-    return next((i for i, (a, b) in enumerate(zip(text, part, strict=False)) if a != b), len(part))
 
 
 def _retokenized(cell: Cell, outputs: Sequence[results.Output]) -> dict[str, float]:

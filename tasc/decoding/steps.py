@@ -114,5 +114,4 @@ class StepStats:
 
 
 def _tokens_per_step(tokens: Any, steps: Any) -> np.ndarray:  # noqa: ANN401 - numbers or arrays
-    found: np.ndarray = np.where(steps > 0, tokens / np.maximum(steps, 1), 1.0)
-    return found
+    return np.asarray(np.where(steps > 0, tokens / np.maximum(steps, 1), 1.0))

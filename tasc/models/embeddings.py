@@ -1,6 +1,6 @@
 """New rows of the embedding and the LM head, section 4.2 of "Task-Centric Acceleration"."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -61,18 +61,14 @@ def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
     new = {old: position for position, old in enumerate(kept)}
     configs = (model.config, model.config.get_text_config(), model.generation_config)
     for config in {id(config): config for config in configs}.values():  # a text model has one
-        _renumber(config, new)
+        for name, value in list(vars(config or object).items()):
+            if name.endswith("token_id") and isinstance(value, int):
+                setattr(config, name, new.get(value))
+            elif name.endswith(("token_id", "tokens")) and isinstance(value, list):
+                setattr(config, name, [new[i] for i in value if i in new])
     embedding = model.get_input_embeddings()
     if getattr(embedding, "padding_idx", None) is not None:
         embedding.padding_idx = model.config.get_text_config().pad_token_id
-
-
-def _renumber(config: object, new: Mapping[int, int]) -> None:
-    for name, value in list(vars(config or object).items()):
-        if name.endswith("token_id") and isinstance(value, int):
-            setattr(config, name, new.get(value))
-        elif name.endswith(("token_id", "tokens")) and isinstance(value, list):
-            setattr(config, name, [new[i] for i in value if i in new])
 
 
 def output_head(model: PreTrainedModel) -> torch.nn.Module:

@@ -11,18 +11,13 @@ from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
 from tasc.files.scratch import scratch
 from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
-from tasc.serving.gguf_vocabulary import Vocabulary
+from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save
 
 # What the converter raises for a model that it does not know.
 _REJECTIONS = (
-    RuntimeError,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    AssertionError,
+    *(RuntimeError, LookupError, ValueError, TypeError, AttributeError, AssertionError),
     FileNotFoundError,
 )
 _SLIDING = "sliding_attention"
@@ -124,11 +119,16 @@ def _add_vocabulary(
     tokenizer: LoadedTokenizer,
     vocabulary: Vocabulary,
 ) -> None:
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(vocabulary.pre)
+    marked = vocabulary.pre == SENTENCEPIECE
+    writer.add_tokenizer_model("llama" if marked else "gpt2")
+    writer.add_tokenizer_pre("default" if marked else vocabulary.pre)
     writer.add_token_list(vocabulary.tokens)
     writer.add_token_types(vocabulary.types)
-    writer.add_token_merges(vocabulary.merges)
+    if marked:
+        writer.add_token_scores(vocabulary.scores)
+        writer.add_add_space_prefix(vocabulary.adds_space)
+    else:
+        writer.add_token_merges(vocabulary.merges)
     writer.add_eos_token_id(tokenizer.eos_id)
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
     adds_first = len(ids) != len(alone)

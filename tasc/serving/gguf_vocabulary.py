@@ -12,24 +12,27 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, WHOLE, byte_level
+from tasc.tokenizer.token_bytes import BYTE_PIECE, MARK
 from tasc.vocab.exports.sequence import one_pattern, same_pieces
 
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # llama.cpp's token types
+NORMAL, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 3, 4, 5, 6  # llama.cpp's token types
+SENTENCEPIECE = "sentencepiece"  # instead of a pre-tokenizer
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """A tokenizer in llama.cpp's terms."""
 
-    tokens: list[str]  # text of each id; byte-level BPE's characters for normal entries
+    tokens: list[str]  # text of each id; the tokenizer's own entries for normal ones
     types: list[int]  # by id
     merges: list[str]  # "left right"
-    pre: str  # name of the pre-tokenizer
+    pre: str  # name of the pre-tokenizer, or SENTENCEPIECE
+    adds_space: bool = False  # before a text, in SentencePiece
 
     def encode(self, text: str) -> list[int]:
         """Encode a text like llama.cpp, without special tokens around it."""
@@ -45,6 +48,12 @@ class Vocabulary:
                 found += self._plain.encode(part, add_special_tokens=False).ids
         return found
 
+    @property
+    def scores(self) -> list[float]:
+        """Scores by id: SentencePiece merges the pair whose token has the highest."""
+        ranks = {merge.replace(" ", ""): -i for i, merge in reversed([*enumerate(self.merges)])}
+        return [float(ranks.get(token, -len(ranks))) for token in self.tokens]
+
     @cached_property
     def _split_first(self) -> list[tuple[int, str]]:
         """Tokens that are split off before BPE, the longest first."""
@@ -57,6 +66,11 @@ class Vocabulary:
         """Tokenizer of the text between these tokens."""
         entries = {token: i for i, token in enumerate(self.tokens)}
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self.merges)]
+        if self.pre == SENTENCEPIECE:
+            made = Tokenizer(models.BPE(entries, merges, byte_fallback=True))
+            first = [normalizers.Prepend(MARK)] if self.adds_space else []
+            made.normalizer = normalizers.Sequence([*first, normalizers.Replace(" ", MARK)])
+            return made
         made = Tokenizer(models.BPE(entries, merges, ignore_merges=self.pre in WHOLE))
         made.pre_tokenizer = byte_level(*PRE_TOKENIZERS[self.pre])
         return made
@@ -66,10 +80,13 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> 
     """Return the vocabulary for a model of ``size`` embeddings.
 
     With ``user_defined``, new tokens that merges cannot produce get that type. Raises InputError if
-    it is not byte-level BPE, or llama.cpp lacks its pre-tokenizer.
+    it is neither BPE of SentencePiece nor byte-level BPE with a pre-tokenizer of llama.cpp.
     """
     state = json.loads(tokenizer.tokenizer.to_str())
-    pre = _pre_tokenizer(state, tokenizer.path)
+    vocab = state["model"]["vocab"]
+    pieces = tokenizer.tokenizer.encode("a b", add_special_tokens=False).tokens
+    marked = state["model"]["type"] == "BPE" and any(MARK in piece for piece in pieces)
+    pre = SENTENCEPIECE if marked else _pre_tokenizer(state, tokenizer.path)
     pairs = [m.split(" ") if isinstance(m, str) else m for m in state["model"]["merges"]]
     strings = tokenizer.vocabulary()
     if len(strings) > size:
@@ -80,17 +97,26 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> 
     tokens = [f"[PAD{i}]" for i in range(size)]
     types = [UNUSED] * size
     made = {left + right for left, right in pairs}
-    for entry, token in state["model"]["vocab"].items():
-        text = _text(strings[token])
+    for entry, token in vocab.items():
+        text = strings[token].decode(errors="replace")
+        spelt = len(entry) > 1 and entry not in made and not marked and "\ufffd" not in text
         # Not a bare word: llama.cpp would find it inside longer words, and after a space.
-        if user_defined and len(entry) > 1 and entry not in made and text and not text.isalpha():
+        if user_defined and spelt and not text.isalpha():
             tokens[token], types[token] = text, USER_DEFINED
         else:
-            tokens[token], types[token] = entry, NORMAL
+            tokens[token], types[token] = entry, BYTE if BYTE_PIECE.fullmatch(entry) else NORMAL
     for added in state["added_tokens"]:
         kind = CONTROL if added["special"] else USER_DEFINED
         tokens[added["id"]], types[added["id"]] = added["content"], kind
-    return Vocabulary(tokens, types, [f"{left} {right}" for left, right in pairs], pre)
+    if marked:  # llama.cpp merges any two tokens whose text together is a token
+        pairs += [
+            (entry[:i], entry[i:])
+            for entry in sorted(vocab.keys() - made, key=vocab.__getitem__)
+            for i in range(1, len(entry))
+            if entry[:i] in vocab and entry[i:] in vocab
+        ]
+    merges = [f"{left} {right}" for left, right in pairs]
+    return Vocabulary(tokens, types, merges, pre, marked and pieces[0].startswith(MARK))
 
 
 def differences(
@@ -113,14 +139,6 @@ def _cut(part: str | int, content: str, token: int) -> list[str | int]:
     return [piece for piece in pieces if piece != ""]
 
 
-def _text(string: bytes) -> str | None:
-    """Return the text of a token; None if it is empty or ends inside a character."""
-    try:
-        return string.decode() or None
-    except UnicodeDecodeError:
-        return None
-
-
 def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
     """Return llama.cpp's name for the pre-tokenizer of a tokenizer.json."""
     split = state["pre_tokenizer"] or {"type": "none"}
@@ -132,7 +150,8 @@ def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
     if not names:
         raise InputError(
             f"{path}: llama.cpp lacks this tokenizer's pre-tokenizer; tasc knows byte-level BPE "
-            f"with the patterns of {', '.join(PRE_TOKENIZERS)}: choose another engine"
+            f"with the patterns of {', '.join(PRE_TOKENIZERS)}, and BPE of SentencePiece: choose "
+            "another engine"
         )
     whole = bool(state["model"].get("ignore_merges"))
     return next((name for name in names if (name in WHOLE) == whole), names[0])

@@ -189,13 +189,10 @@ def _cut(state: dict[str, Any], vocabulary: _Vocabulary, new: dict[int, int]) ->
         # Added tokens outside the vocabulary would be numbered from its size.
         added = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
         model["merges"], model["vocab"] = merges, kept | added
-    _renumber(state["post_processor"], new)
-    return state
-
-
-def _renumber(processor: dict[str, Any] | None, new: dict[int, int]) -> None:
+    processor = state["post_processor"]
     for part in (processor or {}).get("processors", [processor] if processor else []):
         for entry in part.get("special_tokens", {}).values():
             entry["ids"] = [new[i] for i in entry["ids"]]
         for name in {"cls", "sep"} & part.keys():
             part[name] = [part[name][0], new[part[name][1]]]
+    return state

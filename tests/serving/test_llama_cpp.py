@@ -22,7 +22,9 @@ from tasc.serving.exports.llama_cpp import CACHES, COMPARED, count_ngrams, write
 from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, vocabulary
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
+from tasc.vocab.exports.export import save
 from tests.pico import TEXTS, make_base, make_model, make_tokenizer
+from tests.vocab.marked import KINDS, marked
 
 pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
 gguf = pytest.importorskip("gguf")
@@ -48,13 +50,21 @@ def task(tmp_path_factory):
 
 
 def augmented(
-    folder: Path, task: Path, kind: str, architecture: str = "qwen2", *, digits: bool = False
+    folder: Path, task: Path, kind: str, architecture: str = "qwen2", *, tokens: str = ""
 ) -> Path:
     """A random model with a tokenizer of new tokens."""
-    base = with_digits(folder / "base") if digits else make_tokenizer(folder / "base", size=300)
+    size, base = VOCABULARY, folder / "base"
+    if tokens in KINDS:
+        size, spaced = 600, marked(tokens)
+        base.mkdir()
+        save(spaced.tokenizer, spaced.files, base)
+    elif tokens == "digits":
+        with_digits(base)
+    else:
+        make_tokenizer(base, size=300)
     options = {"source": str(task), "tokenizer": str(base), "budget": 24, "export": kind}
     made = tasc.augment(tasc.AugmentOptions(**options))
-    make_model(folder / "model", architecture, vocabulary=VOCABULARY)
+    make_model(folder / "model", architecture, vocabulary=size)
     made.save(folder / "model")
     return folder / "model"
 
@@ -271,20 +281,22 @@ def prompts() -> list[list[int]]:
 @needs_engine[0]
 @needs_engine[1]
 @pytest.mark.parametrize(
-    ("architecture", "kind", "digits"),
+    ("architecture", "kind", "tokens"),
     [
-        ("qwen2", "pretoken", False),
-        ("qwen2", "added", False),
-        ("llama", "pretoken", False),
-        ("llama", "pretoken", True),
-        ("llama", "added", True),
-        *((kind, "pretoken", False) for kind in sorted(COMPARED - {"qwen2", "llama"})),
+        ("qwen2", "pretoken", ""),
+        ("qwen2", "added", ""),
+        ("llama", "pretoken", ""),
+        ("llama", "pretoken", "digits"),
+        ("llama", "added", "digits"),
+        *(("llama", "pretoken", f"bpe-{kind}") for kind in ("normalizer", "first", "gemma")),
+        ("llama", "added", "bpe-never"),
+        *((kind, "pretoken", "") for kind in sorted(COMPARED - {"qwen2", "llama"})),
     ],
 )
 def test_llama_cpp_generates_what_transformers_does(
-    tmp_path, task, prompts, architecture, kind, digits
+    tmp_path, task, prompts, architecture, kind, tokens
 ):
-    model = augmented(tmp_path, task, kind, architecture, digits=digits)
+    model = augmented(tmp_path, task, kind, architecture, tokens=tokens)
     out, _ = exported(model, task, tmp_path / "out")
     texts = [*PROMPTS, *OUTPUTS, *TEXTS, "say  it\n\nin the 2024 <|endoftext|>", "é 日本 's"]
     found = answers(out, prompts, texts=texts)

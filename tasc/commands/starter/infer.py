@@ -56,8 +56,10 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
                     return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
     labels = sorted(set(outputs))
-    if len(labels) * _REPEATS > len(outputs) or not all(map(_is_label, labels)):
+    if len(labels) * _REPEATS > len(outputs):
         return None
+    if any(t != t.strip() or len(t.splitlines()) != 1 or len(t) > _LONGEST for t in labels):
+        return None  # not lines of a file of labels
     share = _share(held, set(rest).__contains__)
     text = "\n".join(labels) + "\n"
     made = Inferred("choices", f"{name}-labels.txt", text, share)
@@ -66,11 +68,6 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
 
 def _share(outputs: Sequence[str], test: Callable[[str], bool]) -> float:
     return sum(map(test, outputs)) / len(outputs)
-
-
-def _is_label(text: str) -> bool:
-    """Return whether a text can be a line of a file of labels, and is short."""
-    return text == text.strip() and len(text.splitlines()) == 1 and len(text) <= _LONGEST
 
 
 def _json(text: str) -> Any:  # noqa: ANN401

@@ -58,8 +58,7 @@ def result(kernel: str, logits: torch.Tensor, *arguments: Any) -> np.ndarray:  #
     tree = torch.from_numpy(np.stack([tokens, parents])).to(logits.device, non_blocking=True)
     rest = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in rest]
     moved = [a.to(logits.device) if isinstance(a, torch.Tensor) else a for a in rest]
-    on_host: np.ndarray = KERNELS[kernel](logits, *tree, *moved).cpu().numpy()
-    return on_host
+    return np.asarray(KERNELS[kernel](logits, *tree, *moved).cpu())
 
 
 def committed(result: np.ndarray) -> Verified:

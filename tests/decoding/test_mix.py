@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import tests.oracles
 from tasc._native import RecycledLogits
 from tasc.decoding.core.account import ALLOWANCE
 from tasc.decoding.core.draft import Draft
@@ -19,7 +18,7 @@ from tasc.models.target import Target
 from tests.decoding import sources
 from tests.decoding.scripted import Fixed, floats, ints
 from tests.decoding.test_ngram_draft import END, twin
-from tests.decoding.test_sources import drafter, text, texts, token
+from tests.decoding.test_sources import CUTS, cutting, drafter, text, texts, token
 from tests.pico import build_model
 
 
@@ -39,22 +38,28 @@ def guesses(draw):
 @given(texts, texts, text, st.lists(st.tuples(guesses(), text), min_size=1, max_size=3))
 @settings(max_examples=200, deadline=None)
 def test_a_guess_is_mixed_and_weighed_as_the_slow_definition_says(known, outputs, prompt, steps):
-    original, tests.oracles.CUT = tests.oracles.CUT, 1 / 16  # what is cut decides what is learnt
-    try:
-        slow = sources.Slow(twin(known), outputs, prompt, END)
-        made, weights = drafter(known, outputs, prompt, logits=RecycledLogits(4, 0.5))
-        for (tokens, parents, paths), committed in steps:
-            made.guess(ints(*tokens), ints(*parents), floats(*paths))
-            slow.guess(tokens, parents, paths)
-            for t in committed:
-                found, expected = dict(made.distribution()), slow.distribution()
-                for each in set(found) | set(expected):
-                    assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
-                made.observe(ints(t))
-                slow.append(t)
-    finally:
-        tests.oracles.CUT = original
-    for (name, _, bucket), log in slow.logs.items():
+    def slow_definition(cut):
+        with cutting(cut):
+            slow, distributions = sources.Slow(twin(known), outputs, prompt, END), []
+            for guess, committed in steps:
+                slow.guess(*guess)
+                for t in committed:
+                    distributions.append(slow.distribution())
+                    slow.append(t)
+        return distributions, slow.logs
+
+    below, above = (slow_definition(cut) for cut in CUTS)
+    assume(below == above)
+    distributions, logs = iter(below[0]), below[1]
+    made, weights = drafter(known, outputs, prompt, logits=RecycledLogits(4, 0.5))
+    for (tokens, parents, paths), committed in steps:
+        made.guess(ints(*tokens), ints(*parents), floats(*paths))
+        for t in committed:
+            found, expected = dict(made.distribution()), next(distributions)
+            for each in set(found) | set(expected):
+                assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
+            made.observe(ints(t))
+    for (name, _, bucket), log in logs.items():
         if name == "guess":
             assert np.log(weights.weight(23, bucket)) == pytest.approx(log, abs=0.1)
 

@@ -1,5 +1,7 @@
 """Sources of TASC-spec besides counts: long matches, past outputs, and their weights."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
@@ -65,20 +67,30 @@ def test_a_mixture_that_learns_nothing_tells_no_source_and_a_single_one_itself()
 said = st.lists(st.tuples(text, st.lists(token, min_size=1, max_size=4, unique=True)), max_size=6)
 
 
-def slow_definition(known, outputs, prompt, output, heard, cut):
-    """Return the distribution before each token of ``output``, and the twin behind the last."""
+# What is cut decides what is learnt; what stands at the very cut is rounded to either side.
+CUTS = (0.99 / 16, 1.01 / 16)
+
+
+@contextmanager
+def cutting(cut):
+    """Cut what is left of a source's weight at ``cut``, as the native drafter does at 1 / 16."""
     original = tests.oracles.CUT, sources.IGNORED
     tests.oracles.CUT, sources.IGNORED = cut, cut / 2
     try:
-        slow = sources.Slow(twin(known), outputs, prompt, END)
+        yield
+    finally:
+        tests.oracles.CUT, sources.IGNORED = original
+
+
+def slow_definition(known, outputs, prompt, output, heard, cut):
+    """Return the distribution before each token of ``output``, and the twin behind the last."""
+    with cutting(cut):
+        slow, distributions = sources.Slow(twin(known), outputs, prompt, END), []
         for context, row in heard:
             slow.said.add(context, falling(row))
-        distributions = []
         for t in output:
             distributions.append(slow.distribution())
             slow.append(t)
-    finally:
-        tests.oracles.CUT, sources.IGNORED = original
     return distributions, slow
 
 
@@ -86,11 +98,7 @@ def slow_definition(known, outputs, prompt, output, heard, cut):
 @example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 0, 1], [])
 @settings(max_examples=200, deadline=None)
 def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, output, heard):
-    # What is cut decides what is learnt; what stands at the very cut is rounded to either side.
-    below, above = (
-        slow_definition(known, outputs, prompt, output, heard, cut)
-        for cut in (0.99 / 16, 1.01 / 16)
-    )
+    below, above = (slow_definition(known, outputs, prompt, output, heard, cut) for cut in CUTS)
     assume(below[0] == above[0] and below[1].logs == above[1].logs)
     distributions, slow = below
     logits = RecycledLogits(1 << 10, 0.5)

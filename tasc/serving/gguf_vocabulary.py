@@ -1,4 +1,4 @@
-"""A tokenizer in llama.cpp's terms: entries, their types, merges, and a pre-tokenizer's name.
+"""A tokenizer in llama.cpp's terms: entries, types, merges with a pre-tokenizer, or with scores.
 
 llama.cpp implements pre-tokenizers in code and ignores the split pattern with the new tokens. New
 tokens that merges cannot produce are therefore either "user defined", which llama.cpp splits off

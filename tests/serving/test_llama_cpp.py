@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoModelForCausalLM
 
@@ -23,7 +22,7 @@ from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, 
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
 from tasc.vocab.exports.export import save
-from tests.pico import TEXTS, make_base, make_model, make_tokenizer
+from tests.pico import TEXTS, continued, make_base, make_model, make_tokenizer
 from tests.vocab.marked import KINDS, marked
 
 pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
@@ -119,6 +118,13 @@ def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(tmp_path, task)
     assert defined.types[len(strings) :] == [UNUSED] * (VOCABULARY - len(strings))
     for text in PROMPTS:
         assert plain.encode(text) == tokenizer.encode([text]).tokens.tolist()
+
+
+@pytest.mark.parametrize("name", ["llama2", "mistral-v1", "mistral-v3"])
+def test_published_sentencepieces_are_encoded_alike(real_tokenizer, name):
+    tokenizer, texts = real_tokenizer(name), [*PROMPTS, *TEXTS, "  two\n\tthree é 日本 🙂 <0x41>"]
+    way = vocabulary(tokenizer, len(tokenizer.vocabulary()), user_defined=True)
+    assert [way.encode(t) for t in texts] == [t.tolist() for t in tokenizer.encode(texts).split()]
 
 
 def test_text_is_cut_at_the_longest_tokens_first(tmp_path):
@@ -264,12 +270,7 @@ def answers(
 
 def greedy(model: Path, prompts, tokens=16) -> list[list[int]]:
     loaded = AutoModelForCausalLM.from_pretrained(model)
-    return [
-        loaded.generate(torch.tensor([p]), max_new_tokens=tokens, do_sample=False)[
-            0, len(p) :
-        ].tolist()
-        for p in prompts
-    ]
+    return [continued(loaded, np.array(p), tokens).tolist() for p in prompts]
 
 
 @pytest.fixture(scope="module")

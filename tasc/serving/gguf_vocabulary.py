@@ -79,16 +79,16 @@ class Vocabulary:
 def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> Vocabulary:
     """Return the vocabulary for a model of ``size`` embeddings.
 
-    With ``user_defined``, new tokens that merges cannot produce get that type. Raises InputError if
-    it is neither BPE of SentencePiece nor byte-level BPE with a pre-tokenizer of llama.cpp.
+    With ``user_defined``, new tokens that merges cannot produce get that type. Raises InputError
+    unless it is SentencePiece's BPE with byte fallback, or byte-level BPE that llama.cpp can split.
     """
     state = json.loads(tokenizer.tokenizer.to_str())
-    vocab = state["model"]["vocab"]
-    pieces = tokenizer.tokenizer.encode("a b", add_special_tokens=False).tokens
-    marked = state["model"]["type"] == "BPE" and any(MARK in piece for piece in pieces)
+    model = state["model"]
+    pieces = "".join(tokenizer.tokenizer.encode("a b", add_special_tokens=False).tokens)
+    marked = model["type"] == "BPE" and bool(model.get("byte_fallback")) and MARK in pieces
     pre = SENTENCEPIECE if marked else _pre_tokenizer(state, tokenizer.path)
-    pairs = [m.split(" ") if isinstance(m, str) else m for m in state["model"]["merges"]]
-    strings = tokenizer.vocabulary()
+    pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
+    strings, vocab = tokenizer.vocabulary(), model["vocab"]
     if len(strings) > size:
         raise InputError(
             f"{tokenizer.path}: {len(strings)} tokens for a model of {size} embeddings: export the "
@@ -104,19 +104,17 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> 
         if user_defined and spelt and not text.isalpha():
             tokens[token], types[token] = text, USER_DEFINED
         else:
-            tokens[token], types[token] = entry, BYTE if BYTE_PIECE.fullmatch(entry) else NORMAL
+            is_byte = marked and BYTE_PIECE.fullmatch(entry)
+            tokens[token], types[token] = entry, BYTE if is_byte else NORMAL
     for added in state["added_tokens"]:
         kind = CONTROL if added["special"] else USER_DEFINED
         tokens[added["id"]], types[added["id"]] = added["content"], kind
     if marked:  # llama.cpp merges any two tokens whose text together is a token
-        pairs += [
-            (entry[:i], entry[i:])
-            for entry in sorted(vocab.keys() - made, key=vocab.__getitem__)
-            for i in range(1, len(entry))
-            if entry[:i] in vocab and entry[i:] in vocab
-        ]
+        unmade = sorted(vocab.keys() - made, key=vocab.__getitem__)
+        halves = ((entry[:i], entry[i:]) for entry in unmade for i in range(1, len(entry)))
+        pairs += [pair for pair in halves if vocab.keys() >= {*pair}]
     merges = [f"{left} {right}" for left, right in pairs]
-    return Vocabulary(tokens, types, merges, pre, marked and pieces[0].startswith(MARK))
+    return Vocabulary(tokens, types, merges, pre, marked and pieces.startswith(MARK))
 
 
 def differences(
@@ -150,8 +148,8 @@ def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
     if not names:
         raise InputError(
             f"{path}: llama.cpp lacks this tokenizer's pre-tokenizer; tasc knows byte-level BPE "
-            f"with the patterns of {', '.join(PRE_TOKENIZERS)}, and BPE of SentencePiece: choose "
-            "another engine"
+            f"with the patterns of {', '.join(PRE_TOKENIZERS)}, and "
+            "SentencePiece's BPE with byte fallback: choose another engine"
         )
     whole = bool(state["model"].get("ignore_merges"))
     return next((name for name in names if (name in WHOLE) == whole), names[0])

@@ -193,6 +193,8 @@ def test_pre_tokenizers_are_compared_by_how_they_split(tmp_path, pre_tokenizer, 
 def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Metaspace()
+    with pytest.raises(InputError, match="BPE with byte fallback"):
+        vocabulary(marked("bpe-always"), 600, user_defined=False)
     with pytest.raises(InputError, match="lacks this tokenizer's pre-tokenizer"):
         vocabulary(LoadedTokenizer(made, "x", {}), 10, user_defined=True)
     for kind, reason in {

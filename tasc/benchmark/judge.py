@@ -203,11 +203,8 @@ async def _ask(client: Client, question: Question, test: Corpus) -> tuple[int | 
             continue
         if (score := parse(reply)) is not None:
             return score, reply
-        messages = [
-            messages[0],
-            {"role": "assistant", "content": reply},
-            {"role": "user", "content": _FIRST_LINE},
-        ]
+        answer = {"role": "assistant", "content": reply}
+        messages = [messages[0], answer, {"role": "user", "content": _FIRST_LINE}]
     if failure and not reply:
         raise failure
     return None, reply

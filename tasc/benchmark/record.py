@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from os.path import commonprefix as shared
+from os.path import commonprefix
 from statistics import median
 
 import numpy as np
@@ -152,7 +152,8 @@ def accepted_spans(
         named = ["other"] * count if told is None else told[at : at + count]
         for name, run in groupby(named):
             begin, at = at, at + len(list(run))
-            spanned = [len(shared([text, decode(tokens[:k])])) for k in (begin, at)]  # noqa: RUF071
+            pairs = ([text, decode(tokens[:k])] for k in (begin, at))
+            spanned = [len(commonprefix(pair)) for pair in pairs]  # noqa: RUF071 - texts, not paths
             if spanned[1] > spanned[0]:
                 yield spanned[0], spanned[1], source if name == "other" else name
         at += 1

@@ -1,5 +1,6 @@
 """The data splits that a command reads."""
 
+import math
 from dataclasses import dataclass
 
 from tasc.data.corpus import Corpus, load, splits
@@ -7,10 +8,10 @@ from tasc.data.source import Source
 from tasc.data.stream import Stream, open_stream
 from tasc.data.table import choose_split
 from tasc.errors import InputError
-from tasc.options.command import MOST_EXAMPLES, StepOptions
+from tasc.options.command import StepOptions
 
 MAIN = "main"
-PART = 4  # a limit leaves as many times fewer examples of splits that are read in part
+SHARE = 1 / 4  # of --limit: the most examples of another split that is read in part
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def read_texts(options: StepOptions) -> Texts:
         split = getattr(options, name)
         main = None if other.may_be_main else options.split
         if split is not None and (options.must_exist(name) or _exists(source, split, main)):
-            most = other.most and min(other.most, -(-(options.limit or MOST_EXAMPLES) // PART))
+            share = math.ceil(SHARE * options.limit) if options.limit else other.most
+            most = other.most and share and min(other.most, share)
             corpora[name] = load(source, split, limit=most, seed=options.seed)
     if spec.streamed:
         stream = open_stream(source, options.split, limit=options.limit, seed=options.seed)

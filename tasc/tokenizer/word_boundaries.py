@@ -122,4 +122,5 @@ def members(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     """Return the members of a Sequence in a tokenizer.json, or the single part."""
     if part is None:
         return []
-    return list(part.get(name, [part]))
+    listed: list[dict[str, Any]] = part.get(name, [part])
+    return listed

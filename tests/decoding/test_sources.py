@@ -73,7 +73,7 @@ CUTS = (0.99 / 16, 1.01 / 16)
 
 @contextmanager
 def cutting(cut):
-    """Cut what is left of a source's weight at ``cut``, as the native drafter does at 1 / 16."""
+    """Follow sources to shorter contexts down to a weight of ``cut``; 1 / 16 in native code."""
     original = tests.oracles.CUT, sources.IGNORED
     tests.oracles.CUT, sources.IGNORED = cut, cut / 2
     try:

@@ -9,7 +9,7 @@ import numpy as np
 from tasc.commands.context import unwritten
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
-from tasc.options.texts import PART
+from tasc.options.texts import SHARE
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -92,11 +92,11 @@ def within(
     epochs = passes / (count + validated)
     if epochs >= _FEWEST_EPOCHS:
         return replace(made, epochs=min(np.floor(2 * epochs) / 2, _MOST_EPOCHS), test=test)
-    # With fewer examples, a part of their number is validated.
+    # --limit bounds the validation examples, too.
     share = passes / _FEWEST_EPOCHS
-    limit = int(max(share - validated, share / (1 + _FORWARD / PART))) // 50 * 50
+    limit = int(max(share - validated, share / (1 + _FORWARD * SHARE))) // 50 * 50
     if limit < _FEWEST:
-        fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD / PART) * (_FEWEST + 50)
+        fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD * SHARE) * (_FEWEST + 50)
         least = max(fewest / (1 - _BENCH_SHARE), fewest + _FEWEST_TESTED * tested) / _SPARE
         raise InputError(
             f"{hours:g} hours are too short on this machine: a training example takes "

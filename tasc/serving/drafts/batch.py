@@ -76,4 +76,5 @@ def _first_path(draft: Draft, min_probability: float) -> list[int]:
     if draft.probabilities is not None:
         likely = (draft.probabilities[path] >= min_probability).tolist()
         path = path[: [*likely, False].index(False)]
-    return list(draft.tokens[path].tolist())
+    tokens: list[int] = draft.tokens[path].tolist()
+    return tokens

@@ -8,7 +8,7 @@ reference, so that no score depends on the position of an answer or on the other
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -134,80 +134,102 @@ async def _judge(
     journal: Journal[_Line],
     progress: Progress,
 ) -> dict[Question, int | None]:
-    known = {line.key: line.score for line in journal.lines}
     async with _client(options) as client:
-        keys = {question: _key(client, question, test) for question in questions}
-        found = {question: known[key] for question, key in keys.items() if key in known}
-        waiting = iter([question for question in questions if question not in found])
-        failures, reply, reason = 0, "", ""
+        judge = _Judge(client, test, journal)
+        await judge.score_all(questions, progress)
+    judge.check()
+    return judge.found
+
+
+class _Judge:
+    """A model that scores outputs: the scores so far, its last reply, and its failures in a row."""
+
+    def __init__(self, client: Client, test: Corpus, journal: Journal[_Line]) -> None:
+        self.client, self.test, self.journal = client, test, journal
+        self.found: dict[Question, int | None] = {}
+        self.failures, self.reply, self.reason = 0, "", ""
+
+    async def score_all(self, questions: Sequence[Question], progress: Progress) -> None:
+        """Score the questions that have no score in the journal, several at a time."""
+        known = {line.key: line.score for line in self.journal.lines}
+        keys = {question: self.key(question) for question in questions}
+        self.found = {question: known[key] for question, key in keys.items() if key in known}
+        waiting = iter([question for question in questions if question not in self.found])
 
         async def user() -> None:
-            nonlocal failures, reply, reason
             for question in waiting:
-                try:
-                    found[question], reply = await _ask(client, question, test)
-                    if found[question]:  # a resumed run asks for the others again
-                        journal.add(_Line(key=keys[question], score=found[question]))
-                    failures = 0
-                except RequestError as error:
-                    found[question], failures, reason = None, failures + 1, str(error)
-                if failures >= _PATIENCE:
-                    if not await _still_scores(client, found, test):
+                await self.score(question)
+                if self.failures >= _PATIENCE:
+                    if not await self.still_scores():
                         return
-                    failures = 0
-                progress("judge", len(found), len(questions))
+                    self.failures = 0
+                progress("judge", len(self.found), len(questions))
 
         async with asyncio.TaskGroup() as users:
             for _ in range(_IN_FLIGHT):
                 users.create_task(user())
-    if failures >= _PATIENCE or (reason and not any(found.values())):
-        raise client.unavailable(f"{reason}; --resume keeps what is measured")
-    if not any(found.values()):
-        raise UnavailableError(
-            f"no reply of {client.model} contains a score, such as {shorten(reply, _SHOWN)!r}: "
-            "name a larger model with --judge-model"
-        )
-    return found
 
-
-async def _still_scores(client: Client, found: Mapping[Question, int | None], test: Corpus) -> bool:
-    """Send a question again that has a score: the judge may only reject some of the outputs."""
-    scored = next((question for question, score in found.items() if score), None)
-    try:
-        return scored is not None and (await _ask(client, scored, test))[0] is not None
-    except RequestError:
-        return False
-
-
-def _key(client: Client, question: Question, test: Corpus) -> str:
-    """Return what identifies a request: the judge, the prompt, the reference and the output."""
-    i, output = question
-    parts = [client.address.url, client.model, test.prompts[i], test.outputs[i], output]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-async def _ask(client: Client, question: Question, test: Corpus) -> tuple[int | None, str]:
-    """Return the score of an output and the last reply. A failed request is sent again once.
-
-    Raises RequestError if both requests failed.
-    """
-    i, output = question
-    asked = _QUESTION.format(prompt=test.prompts[i], reference=test.outputs[i], output=output)
-    messages = [{"role": "user", "content": asked + _FIRST_LINE}]
-    reply, failure = "", None
-    for _ in range(_TRIES):
+    async def score(self, question: Question) -> None:
+        """Score one output; None if the requests fail or no reply contains a score."""
         try:
-            reply = await client.post("/chat/completions", _reply, messages=messages)
+            score, self.reply = await self.ask(question)
         except RequestError as error:
-            failure = error
-            continue
-        if (score := parse(reply)) is not None:
-            return score, reply
-        answer = {"role": "assistant", "content": reply}
-        messages = [messages[0], answer, {"role": "user", "content": _FIRST_LINE}]
-    if failure and not reply:
-        raise failure
-    return None, reply
+            score, self.failures, self.reason = None, self.failures + 1, str(error)
+        else:
+            self.failures = 0
+        self.found[question] = score
+        if score:  # a resumed run asks for the others again
+            self.journal.add(_Line(key=self.key(question), score=score))
+
+    async def still_scores(self) -> bool:
+        """Send a question again that has a score: the judge may only reject some of the outputs."""
+        scored = next((question for question, score in self.found.items() if score), None)
+        try:
+            return scored is not None and (await self.ask(scored))[0] is not None
+        except RequestError:
+            return False
+
+    def check(self) -> None:
+        """Raise UnavailableError if the judge stopped answering, or gave no score at all."""
+        scored = any(self.found.values())
+        if self.failures >= _PATIENCE or (self.reason and not scored):
+            raise self.client.unavailable(f"{self.reason}; --resume keeps what is measured")
+        if not scored:
+            raise UnavailableError(
+                f"no reply of {self.client.model} contains a score, such as "
+                f"{shorten(self.reply, _SHOWN)!r}: name a larger model with --judge-model"
+            )
+
+    def key(self, question: Question) -> str:
+        """Return what identifies a request: the judge, the prompt, the reference and the output."""
+        i, output = question
+        judge = self.client.address.url, self.client.model
+        parts = [*judge, self.test.prompts[i], self.test.outputs[i], output]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    async def ask(self, question: Question) -> tuple[int | None, str]:
+        """Return the score of an output and the last reply. A failed request is sent again once.
+
+        Raises RequestError if both requests failed.
+        """
+        i, output = question
+        prompt, reference = self.test.prompts[i], self.test.outputs[i]
+        asked = _QUESTION.format(prompt=prompt, reference=reference, output=output)
+        messages = [{"role": "user", "content": asked + _FIRST_LINE}]
+        reply, failure = "", None
+        for _ in range(_TRIES):
+            try:
+                reply = await self.client.post("/chat/completions", _reply, messages=messages)
+            except RequestError as error:
+                failure = error
+                continue
+            if (score := parse(reply)) is not None:
+                return score, reply
+            answer = {"role": "assistant", "content": reply}
+            messages = [messages[0], answer, {"role": "user", "content": _FIRST_LINE}]
+        if failure and not reply:
+            raise failure
+        return None, reply
 
 
 def _reply(found: Any) -> str:  # noqa: ANN401

@@ -48,16 +48,10 @@ def match(
     """
     differences = []
     for i, (prompt, a, b) in enumerate(zip(prompts, expected, found, strict=True)):
-        if np.array_equal(a, b):
-            continue
-        shared = min(len(a), len(b))
-        unequal = np.flatnonzero(a[:shared] != b[:shared])
-        at = int(unequal[0]) if len(unequal) else shared
-        margin = None
-        if not sampled:
-            logits = target.prefill(np.concatenate([prompt, a[:at]]), 1)[0]
-            margin = -float(logits.float().topk(2).values.diff())
-        differences.append(Difference(sample=i, token=at, margin=margin))
+        if not np.array_equal(a, b):
+            at = _first_difference(a, b)
+            margin = None if sampled else _margin(target, np.concatenate([prompt, a[:at]]))
+            differences.append(Difference(sample=i, token=at, margin=margin))
     return Lossless(
         against=against,
         identical=len(prompts) - len(differences),
@@ -66,6 +60,19 @@ def match(
         first_difference=differences[0] if differences else None,
         largest_margin=max((d.margin for d in differences if d.margin is not None), default=None),
     )
+
+
+def _first_difference(a: np.ndarray, b: np.ndarray) -> int:
+    """Return the first position where outputs differ, or where the shorter one ends."""
+    shared = min(len(a), len(b))
+    unequal = np.flatnonzero(a[:shared] != b[:shared])
+    return int(unequal[0]) if len(unequal) else shared
+
+
+def _margin(target: Target, tokens: np.ndarray) -> float:
+    """Return the gap between the two likeliest tokens after ``tokens`` (T,), in nats."""
+    logits = target.prefill(tokens, 1)[0]
+    return -float(logits.float().topk(2).values.diff())
 
 
 def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
@@ -89,12 +96,16 @@ def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
         if cell is not against and is_packed(cell.model.target.model):
             if label not in digests:
                 digests[label] = logits_of(against, options)
-            own, plain = logits_of(cell, options), digests[label]
-            equal = sum(a == b for a, b in zip(own, plain, strict=False))
-            of = max(len(own), len(plain))
-            result = result.model_copy(update={"logits_identical": equal, "logits_of": of})
+            result = _with_logits(result, logits_of(cell, options), digests[label])
         found.append(result)
     return found
+
+
+def _with_logits(found: Lossless, own: list[bytes], expected: list[bytes]) -> Lossless:
+    """Add the comparison of the logits' digests."""
+    equal = sum(a == b for a, b in zip(own, expected, strict=False))
+    of = max(len(own), len(expected))
+    return found.model_copy(update={"logits_identical": equal, "logits_of": of})
 
 
 def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
@@ -137,22 +148,25 @@ def references(
     found = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
-        model, samples = cell.model, _varied(cell.prompts)
-        some = [cell.prompts[i] for i in samples]
-        grammar = cell.resources.grammar if cell.resources else None
-        longest = options.max_new_tokens
-        expected = [generate_reference(model, prompt, longest, grammar) for prompt in some]
-        if options.sampling is None:
-            made = [cell.runs[0][i] for i in samples]
-        else:
-            made = decode(cell, some, slice(0, len(some)), options.greedy())
-        outputs = [g.tokens for g in made]
-        result = match(model.target, some, expected, outputs, "transformers generate")
-        if first := result.first_difference:
-            first = first.model_copy(update={"sample": samples[first.sample]})
-        of = {"model": model.label, "method": cell.method.label, "samples": samples}
-        found.append(ReferenceMatch(**dict(result) | of | {"first_difference": first}))
+        found.append(_reference(cell, options))
     return tuple(found)
+
+
+def _reference(cell: Cell, options: BenchOptions) -> ReferenceMatch:
+    samples = _varied(cell.prompts)
+    some = [cell.prompts[i] for i in samples]
+    grammar, longest = cell.resources.grammar, options.max_new_tokens
+    expected = [generate_reference(cell.model, prompt, longest, grammar) for prompt in some]
+    if options.sampling is None:
+        made = [cell.runs[0][i] for i in samples]
+    else:
+        made = decode(cell, some, slice(0, len(some)), options.greedy())
+    outputs = [g.tokens for g in made]
+    result = match(cell.model.target, some, expected, outputs, "transformers generate")
+    if first := result.first_difference:
+        first = first.model_copy(update={"sample": samples[first.sample]})
+    of = {"model": cell.model.label, "method": cell.method.label, "samples": samples}
+    return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
 class _Masked(LogitsProcessor):  # type: ignore[misc] # transformers has no types
@@ -175,6 +189,7 @@ def generate_reference(
     The model has its own attention meanwhile; penalties of its generation config do not count.
     """
     ids = torch.from_numpy(prompt.astype(np.int64))[None].to(loaded.target.device)
+    processors = LogitsProcessorList([_Masked(grammar, len(prompt))] if grammar else [])
     plain = GenerationConfig(
         do_sample=False,
         max_new_tokens=max_new_tokens,
@@ -184,7 +199,6 @@ def generate_reference(
     with loaded.target.untouched() as model, quiet():
         configured, model.generation_config = model.generation_config, plain
         try:
-            processors = LogitsProcessorList([_Masked(grammar, len(prompt))] if grammar else [])
             out = model.generate(
                 ids, attention_mask=torch.ones_like(ids), logits_processor=processors
             )

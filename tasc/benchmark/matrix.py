@@ -1,7 +1,7 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
 import itertools
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,25 +54,20 @@ class Cell:
     model: Loaded
     method: Method
     factory: Factory
+    resources: Resources
+    prompts: Sequence[np.ndarray]  # of all samples in the model's tokens, (L_i,) int32 each
     policy: Adaptive | None = None
-    runs: list[list[Generation]] = field(default_factory=list)
-    resources: Resources | None = None
     labels: Labels | None = None  # of a method that chooses among them
-    prompts: Sequence[np.ndarray] = ()  # of all samples in the model's tokens, (L_i,) int32 each
+    runs: list[list[Generation]] = field(default_factory=list)
 
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
         drafter = self.factory()
         return AdaptiveDrafter(drafter, self.policy) if self.policy else drafter
 
-    @property
-    def learns(self) -> bool:
-        """Whether its drafters know what they decoded before."""
-        return self.resources is not None and self.method.learns
-
     def forget(self) -> None:
         """Restart drafters that learn from outputs: they have seen the next ones."""
-        if self.resources and self.learns:
+        if self.method.learns:
             self.factory = self.method.prepare(self.resources)
         if self.policy:
             self.policy = Adaptive(self.policy.cost, learns=self.policy.learns)
@@ -130,16 +125,26 @@ def prepare(
             sampling=options.sampling,
             grammar=Grammar(constraint, model.tokenizer, model.end_ids) if constraint else None,
         )
-        if any(method.adaptive for method in methods):
-            progress(f"measuring T(k) of {model.label}", 0, 0)
-        policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
         labels = Labels(model.encode(texts), model.end_ids[0]) if texts else None
-        prompts = model.encode(test.prompts)
-        for m in methods:
-            cell = Cell(model, m, m.prepare(resources), policies.get(m.label), resources=resources)
-            cell.labels, cell.prompts = labels if m.chooses else None, prompts
-            cells.append(cell)
+        cells += _cells(model, methods, resources, labels, model.encode(test.prompts))
     return cells
+
+
+def _cells(
+    model: Loaded,
+    methods: Sequence[Method],
+    resources: Resources,
+    labels: Labels | None,
+    prompts: Sequence[np.ndarray],
+) -> Iterator[Cell]:
+    """Make the cells of one model; each adaptive method has a policy of its own."""
+    if any(method.adaptive for method in methods):
+        resources.progress(f"measuring T(k) of {model.label}", 0, 0)
+    policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
+    for m in methods:
+        cell = Cell(model, m, m.prepare(resources), resources, prompts, policies.get(m.label))
+        cell.labels = labels if m.chooses else None
+        yield cell
 
 
 def run(
@@ -197,7 +202,7 @@ def decode_slice(
                 cell, key = cells[i], (repeat, turn.start, i)
                 if key not in measured:
                     measured[key] = decode(cell, cell.prompts, turn, options)
-                elif cell.learns and (repeat, i) in unfinished:
+                elif cell.method.learns and (repeat, i) in unfinished:
                     decode(cell, cell.prompts, turn, options)  # what it learnt, it learns again
                 cell.runs[repeat] += measured[key]
             done = repeat * samples + turn.stop - part.start
@@ -239,13 +244,13 @@ def decode(
         return choose(cell.model.target, mine, options.batch_size)
     samples = range(turn.start, turn.start + len(mine))
     rules = [verifiers(i, chosen(options.verify, options.sampling, i)) for i in samples]
-    grammar = cell.resources.grammar if cell.resources else None
+    requests = [
+        Request(prompt, cell.drafter, rule, grammar=cell.resources.grammar)
+        for prompt, rule in zip(mine, rules, strict=True)
+    ]
     return generate_all(
         cell.model.target,
-        [
-            Request(prompt, cell.drafter, rule, grammar=grammar)
-            for prompt, rule in zip(mine, rules, strict=True)
-        ],
+        requests,
         max_new_tokens=options.max_new_tokens,
         end_ids=cell.model.end_ids,
         budget=cell.method.budget,

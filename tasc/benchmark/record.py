@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from os.path import commonprefix
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -30,58 +31,69 @@ def records(
 
     ``matches`` compare it with its model's first method; None where outputs need not be equal.
     """
-    rows = []
-    for i, cell in enumerate(cells):
-        outputs = _outputs(cell)
-        lossless = None if matches is None else matches[i]
-        quality = score(metrics, [output.text for output in outputs], references, delimiter)
-        error = calibration_error(outputs, references)
-        rows.append(_record(cell, outputs, quality, lossless, error))
-    return tuple(rows)
+    return tuple(
+        _record(cell, None if matches is None else matches[i], references, metrics, delimiter)
+        for i, cell in enumerate(cells)
+    )
 
 
 def _record(
     cell: Cell,
-    outputs: tuple[results.Output, ...],
-    quality: dict[str, float],
     lossless: results.Lossless | None,
-    error: float | None,
+    references: Sequence[str],
+    metrics: Sequence[str],
+    delimiter: str,
 ) -> results.Cell:
-    first, steps = cell.runs[0], StepStats.of(cell.runs[0])
-    ms = [1000 * median(g.timeline.total for g in runs) for runs in zip(*cell.runs, strict=True)]
-    tokens, forwards = sum(len(g.tokens) for g in first), sum(g.decoding_steps for g in first)
-    p10, p50, p90 = np.percentile(ms, [10, 50, 90]).tolist()
+    outputs = _outputs(cell)
     return results.Cell(
         model=cell.model.label,
         method=cell.method.label,
-        samples=len(first),
-        tokens=tokens,
-        tokens_per_output=tokens / len(first),
         shared_prompt_tokens=cell.model.target.shared,
-        decoding_steps=forwards,
-        decoding_steps_per_output=forwards / len(first),
-        ms_per_sample=float(np.mean(ms)),
-        ms_per_sample_spread=results.Percentiles(p10=p10, p50=p50, p90=p90),
-        ms_per_sample_by_repeat=tuple(
-            1000 * sum(g.timeline.total for g in run) / len(run) for run in cell.runs
-        ),
-        tokens_per_second=1000 * tokens / sum(ms),
-        tokens_per_step=steps.tokens_per_step,
-        tokens_per_step_interval=steps.interval,
-        accepted_by_position=tuple(steps.accepted_by_position),
-        drafted=int(steps.drafted.sum()),
-        accepted=int(steps.accepted.sum()),
+        **_steps(cell.runs[0]),
+        **_times(cell.runs),
         **_retokenized(cell, outputs),
-        seconds={
-            part: sum(getattr(g.timeline, part) for run in cell.runs for g in run) / len(cell.runs)
-            for part in PARTS
-        },
-        quality=quality,
+        quality=score(metrics, [output.text for output in outputs], references, delimiter),
         lossless=lossless,
         outputs=outputs,
         sizing=None if cell.policy is None else _sizing(cell.policy),
-        calibration_error=error,
+        calibration_error=calibration_error(outputs, references),
     )
+
+
+def _steps(made: Sequence[Generation]) -> dict[str, Any]:
+    """Count tokens, forwards and drafts of one repeat: fields of a cell."""
+    steps = StepStats.of(made)
+    tokens, forwards = sum(len(g.tokens) for g in made), sum(g.decoding_steps for g in made)
+    return {
+        "samples": len(made),
+        "tokens": tokens,
+        "tokens_per_output": tokens / len(made),
+        "decoding_steps": forwards,
+        "decoding_steps_per_output": forwards / len(made),
+        "tokens_per_step": steps.tokens_per_step,
+        "tokens_per_step_interval": steps.interval,
+        "accepted_by_position": tuple(steps.accepted_by_position),
+        "drafted": int(steps.drafted.sum()),
+        "accepted": int(steps.accepted.sum()),
+    }
+
+
+def _times(runs: Sequence[Sequence[Generation]]) -> dict[str, Any]:
+    """Return the times of a cell's samples, and of the parts of the loop: fields of a cell."""
+    ms = [1000 * median(g.timeline.total for g in sample) for sample in zip(*runs, strict=True)]
+    p10, p50, p90 = np.percentile(ms, [10, 50, 90]).tolist()
+    return {
+        "ms_per_sample": float(np.mean(ms)),
+        "ms_per_sample_spread": results.Percentiles(p10=p10, p50=p50, p90=p90),
+        "ms_per_sample_by_repeat": tuple(
+            1000 * sum(g.timeline.total for g in run) / len(run) for run in runs
+        ),
+        "tokens_per_second": 1000 * sum(len(g.tokens) for g in runs[0]) / sum(ms),
+        "seconds": {
+            part: sum(getattr(g.timeline, part) for run in runs for g in run) / len(runs)
+            for part in PARTS
+        },
+    }
 
 
 def calibration_error(
@@ -119,19 +131,20 @@ def _sizing(policy: Adaptive) -> results.Sizing:
 def _outputs(cell: Cell) -> tuple[results.Output, ...]:
     """Describe each sample, with the text, tokens and steps of the first repeat."""
     decode = cell.model.tokenizer.decode
-    source = cell.method.source(cell.resources)
+    drafted_from = cell.method.source(cell.resources)
     found = []
     for i, runs in enumerate(zip(*cell.runs, strict=True)):
-        spans = list(accepted_spans(runs[0], decode, source)) if i < results.SHOWN else []
+        first = runs[0]
+        spans = list(accepted_spans(first, decode, drafted_from)) if i < results.SHOWN else []
         output = {
-            "text": decode(runs[0].tokens.tolist()),
-            "tokens": len(runs[0].tokens),
-            "steps": runs[0].decoding_steps,
-            "cut": runs[0].finish == "length",
-            "probability": runs[0].probability,
+            "text": decode(first.tokens.tolist()),
+            "tokens": len(first.tokens),
+            "steps": first.decoding_steps,
+            "cut": first.finish == "length",
+            "probability": first.probability,
             "ms": tuple(round(1000 * g.timeline.total, 4) for g in runs),
-            "accepted": tuple((begin, end) for begin, end, _ in spans),
-            "sources": tuple(source for _, _, source in spans),
+            "accepted": [(begin, end) for begin, end, _ in spans],
+            "sources": [source for *_, source in spans],
         }
         found.append(results.Output.model_validate(output))
     return tuple(found)

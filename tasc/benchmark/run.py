@@ -12,8 +12,9 @@ from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Sample, SamplingSettings, Settings, Task, run_facts
-from tasc.benchmark.spread import decode_elsewhere, load_draft_source, load_models
+from tasc.benchmark.spread import Bench, decode_elsewhere
 from tasc.data.corpus import Corpus
 from tasc.models.packed import is_int8
 from tasc.options.references import resolve_model, trained_template
@@ -37,32 +38,23 @@ def bench(
     """
     facts = run_facts()
     judging = judge.find_model(options)
-    draft = load_draft_source(options)
-    progress("loading the models", 0, 0)
-    models = load_models(options, test.end)
+    loading = Bench(corpus, test, options, torch.get_num_threads())
+    cells = loading.load(progress)
     measured = matrix.Measured(work, resume=resume)
-    cells = matrix.prepare(models, corpus, test, options, progress, draft)
     if options.executor == "local":
         matrix.run(cells, options, measured, progress)
     else:
-        decode_elsewhere(cells, corpus, test, options, (work, resume), progress)
+        decode_elsewhere(cells, loading, work, resume=resume, progress=progress)
         matrix.share(cells)
-    matches = None
-    if options.sampling is None or options.verify == "sampled":
-        progress("checking that outputs are equal", 0, 0)
-        matches = lossless.matches(cells, options)
-    rows = record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
+    rows = _described(cells, test, options, progress)
     if judging:
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
     progress("comparing and predicting", 0, 0)
-    settings, summaries = _settings(models[0], judging or options), seeds(rows)
+    settings, summaries = _settings(cells[0].model, judging or options), seeds(rows)
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
-        samples=tuple(
-            Sample.of(prompt, output, shown=i < EXAMPLES)
-            for i, (prompt, output) in enumerate(zip(test.prompts, test.outputs, strict=True))
-        ),
+        samples=_samples(test),
         cells=rows,
         reference=lossless.references(cells, options, progress),
         comparisons=comparisons(rows, settings),
@@ -75,8 +67,25 @@ def bench(
     )
 
 
+def _described(
+    cells: list[matrix.Cell], test: Corpus, options: BenchOptions, progress: Progress
+) -> tuple[Cell, ...]:
+    """Describe the cells, and compare outputs that should be equal."""
+    matches = None
+    if options.sampling is None or options.verify == "sampled":
+        progress("checking that outputs are equal", 0, 0)
+        matches = lossless.matches(cells, options)
+    return record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
+
+
+def _samples(test: Corpus) -> tuple[Sample, ...]:
+    pairs = zip(test.prompts, test.outputs, strict=True)
+    return tuple(Sample.of(*pair, shown=i < EXAMPLES) for i, pair in enumerate(pairs))
+
+
 def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
     known = Counter((example.prompt, example.output) for example in corpus.examples)
+    templates = {resolve_model(text)[0]: trained_template(text) for text in options.models}
     return Task(
         source=test.source.path,
         split=test.split,
@@ -88,9 +97,9 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         corpus_repeated=sum(count for count in known.values() if count > 1),
         template=options.source.template,
         trained_templates={
-            resolve_model(text)[0]: template
-            for text in options.models
-            if (template := trained_template(text)) not in (None, options.source.template)
+            model: template
+            for model, template in templates.items()
+            if template not in (None, options.source.template)
         },
         indexes=options.indexes,
         draft_model=options.draft_model,

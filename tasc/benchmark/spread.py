@@ -32,7 +32,7 @@ _RUNS = TypeAdapter(list[list[list[Generation]]])  # by cell and repeat
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """What a worker benches; it loads the models itself, once."""
+    """The models, methods and samples of a bench; a worker loads the models itself, once."""
 
     corpus: Corpus
     test: Corpus
@@ -41,28 +41,32 @@ class Bench:
 
     @cached_property
     def cells(self) -> list[matrix.Cell]:
-        """Every cell, which has not run yet."""
+        """Every cell, which has not run yet, as a worker loads it."""
         torch.set_num_threads(self.threads)
-        models = load_models(self.options, self.test.end)
+        return self.load()
+
+    def load(self, progress: Progress = silent) -> list[matrix.Cell]:
+        """Load the models and make every cell, which has not run yet."""
         draft = load_draft_source(self.options)
-        return matrix.prepare(models, self.corpus, self.test, self.options, draft=draft)
+        progress("loading the models", 0, 0)
+        models = load_models(self.options, self.test.end)
+        return matrix.prepare(models, self.corpus, self.test, self.options, progress, draft)
 
 
 def decode_elsewhere(
     cells: Sequence[matrix.Cell],
-    corpus: Corpus,
-    test: Corpus,
-    options: BenchOptions,
-    kept: tuple[Path, bool],
+    bench: Bench,
+    work: Path,
+    *,
+    resume: bool,
     progress: Progress = silent,
 ) -> None:
     """Have the slices decoded by an executor, and add them to the runs of ``cells``, in order.
 
-    ``kept`` is the folder that keeps slices until all are done, and whether those there count.
+    ``work`` keeps slices until all are done; those there count if ``resume``.
     """
-    work, resume = kept
-    parts = matrix.cut(slice(0, len(test.examples)), options.slice)
-    bench = Bench(corpus, test, options, torch.get_num_threads())
+    options = bench.options
+    parts = matrix.cut(slice(0, len(bench.test.examples)), options.slice)
     done: dict[int, Path] = {}
     with options.start(bench, devices=options.device != "cpu") as executor:
         ranges = ((part.start, part.stop) for part in parts)

@@ -19,6 +19,7 @@ from ._derive import RunFlags, register
 from ._progress import show_progress
 
 if TYPE_CHECKING:
+    from tasc.commands.steps import Outcome
     from tasc.options.command import StepOptions
 
 INTERRUPTED = 130  # 128 + SIGINT
@@ -47,8 +48,6 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
     from tasc.files.artefact import check_output
     from tasc.files.resume import work_of
 
-    from ._next import next_command
-
     if options.spec.distributed and launched()[0]:
         _work_along(command, options)
         return
@@ -66,7 +65,14 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
         )
     if flags.json:
         print_json(done.report.to_dict())
-        return
+    else:
+        _show(command, options, done)
+
+
+def _show(command: Command, options: "StepOptions", done: "Outcome") -> None:
+    """Print the result of a step, where its files are, and the command to run next."""
+    from ._next import next_command
+
     module(command.name).show(done.report)
     for label, path in command.files:
         if (done.output / path).exists():

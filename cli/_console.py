@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 # Text is printed literally: [brackets] in a path or a label are not markup.
 _plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+_table: dict[str, Any] = {
+    "title_justify": "left",
+    "title_style": "bold",
+    "box": box.SIMPLE_HEAD,
+    "show_edge": False,
+    "padding": (0, 1, 0, 0),
+}
 out = Console(**_plain)
 if not out.is_terminal:
     out = Console(**_plain, width=100)  # a file or a pipe has no width
@@ -104,14 +111,7 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns
 
     On a narrow terminal, columns move closer and text is wrapped; figures are never broken.
     """
-    view = Table(
-        title=visible(title),
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    view = Table(title=visible(title), **_table)
     rows = [[visible(cell) for cell in row] for row in rows]
     for i, name in enumerate(map(visible, columns)):
         figures = i >= text_columns

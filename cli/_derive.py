@@ -80,21 +80,20 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
         options = kind(**_options(fields, values, given))
         run(options, RunFlags(**{name: values[name] for name in flags}))
 
-    parameters: dict[str, tuple[Any, Any]] = {"context": (typer.Context, ...)}
-    parameters |= {field.name: (field.parameter, field.shown) for field in fields}
-    parameters |= {f.name: (f.type, f.default) for f in fields_of(RunFlags) if f.name in flags}
-    listed = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=annotation,
-            default=inspect.Parameter.empty if default is ... else default,
-        )
-        for name, (annotation, default) in parameters.items()
-    ]
-    function.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
-    function.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
+    parameters = [_parameter("context", typer.Context, ...)]
+    parameters += [_parameter(field.name, field.parameter, field.shown) for field in fields]
+    flagged = [flag for flag in fields_of(RunFlags) if flag.name in flags]
+    parameters += [_parameter(flag.name, flag.type, flag.default) for flag in flagged]
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
     return function
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:  # noqa: ANN401
+    """Return a parameter for typer to read; the default ``...`` means that it is required."""
+    default = inspect.Parameter.empty if default is ... else default
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
 def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:

@@ -24,26 +24,20 @@ def show_progress() -> AbstractContextManager[Progress]:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+    what = TextColumn("{task.description}", markup=False)
+    columns = what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Bars(*columns, console=err, transient=True) as display:
         shown: dict[str, Any] = {}  # the bar by its work
 
         def report(description: str, done: int, total: int) -> None:
             # In a description such as "train, loss 1.23", the work comes before the comma.
-            description = visible_line(description)
-            kind = description.partition(",")[0]
+            text, size = visible_line(description), total or None
+            kind = text.partition(",")[0]
             if kind not in shown:
                 if shown:
                     display.remove_task(shown.popitem()[1])
-                shown[kind] = display.add_task(description, total=total or None)
-            display.update(
-                shown[kind], description=description, completed=done, total=total or None
-            )
+                shown[kind] = display.add_task(text, total=size)
+            display.update(shown[kind], description=text, completed=done, total=size)
 
         yield report
 

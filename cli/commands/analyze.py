@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._console import say, speedup_text, table, table_of, warn_of_rough
 
 if TYPE_CHECKING:
+    from tasc.analysis.entropy import WordStats
     from tasc.analysis.report import TokenReport
     from tasc.benchmark.results.analysis import AnalysisResults
     from tasc.benchmark.results.prediction import StepFigures
-    from tasc.benchmark.results.search import Drafting, ServedDrafts, Structured
+    from tasc.benchmark.results.search import Costs, Drafting, ServedDrafts, Structured
+    from tasc.vocab.search.budget import Point
     from tasc.vocab.search.predict import BudgetPoint
     from tasc.vocab.trim import TrimPoint
 
@@ -25,44 +27,40 @@ _FIGURES: "dict[str, Callable[[StepFigures], str]]" = {
 
 def show(found: "AnalysisResults") -> None:
     """Print bigrams (Table 1 of the paper), tokens, predictions and the verdict."""
-    sides = (("input", found.input), ("output", found.output))
-    has_change = round(found.input.bigrams.entropy_bits, 2) > 0
-    change = f"{found.entropy_change:+z.1%}" if has_change else "-"
-    dropped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
-    table(
-        f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
-        ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
-        [
-            [
-                name,
-                f"{side.bigrams.entropy_bits:.2f}",
-                f"{side.bigrams.distinct:,}",
-                f"{side.bigrams.n80:,}",
-                f"{side.words_per_sample:.1f}",
-            ]
-            for name, side in sides
-        ]
-        + [["change", change, "", f"{found.coverage_ratio:.1f}", ""]],
+    _show_bigrams(found)
+    parts: tuple[tuple[object, Callable[[Any], None]], ...] = (
+        (found.tokens, _show_tokens),
+        (found.budgets, _show_budgets),
+        (found.recommended_size, _show_recommended_size),
+        (found.trim, _show_trim),
+        (found.drafting, _show_drafting),
+        (found.structured, _show_structured),
+        (found.serving, _show_serving),
     )
-    if found.tokens:
-        _show_tokens(found.tokens)
-    if found.budgets:
-        _show_budgets(found.budgets)
-    if found.recommended_size:
-        size = found.recommended_size.budget
-        why = "as tasc augment --new-tokens auto chooses it" if size else "as none is likely to pay"
-        say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {why}")
-    if found.trim:
-        _show_trim(found.trim)
-    if found.drafting:
-        _show_drafting(found.drafting)
-    if found.structured:
-        _show_structured(found.structured)
-    if found.serving:
-        _show_serving(found.serving)
+    for part, show_part in parts:
+        if part:
+            show_part(part)
     say(f"Verdict: {found.verdict.choice}")
     for reason in found.verdict.reasons:
         say(f"  {reason}")
+
+
+def _show_bigrams(found: "AnalysisResults") -> None:
+    has_change = round(found.input.bigrams.entropy_bits, 2) > 0
+    change = f"{found.entropy_change:+z.1%}" if has_change else "-"
+    dropped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
+    rows = [_bigram_row("input", found.input), _bigram_row("output", found.output)]
+    table(
+        f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
+        ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
+        [*rows, ["change", change, "", f"{found.coverage_ratio:.1f}", ""]],
+    )
+
+
+def _bigram_row(name: str, side: "WordStats") -> list[str]:
+    found = side.bigrams
+    figures = [f"{found.entropy_bits:.2f}", f"{found.distinct:,}", f"{found.n80:,}"]
+    return [name, *figures, f"{side.words_per_sample:.1f}"]
 
 
 def _show_tokens(tokens: "TokenReport") -> None:
@@ -96,6 +94,12 @@ def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
     say("Step ratio: decoding steps per output without new tokens, divided by steps with them.")
 
 
+def _show_recommended_size(recommended: "Point") -> None:
+    size = recommended.budget
+    why = "as tasc augment --new-tokens auto chooses it" if size else "as none is likely to pay"
+    say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {why}")
+
+
 def _show_trim(points: "tuple[TrimPoint, ...]") -> None:
     table_of(
         "A smaller vocabulary, predicted by the weights that a step reads",
@@ -111,11 +115,8 @@ def _show_trim(points: "tuple[TrimPoint, ...]") -> None:
 
 
 def _show_drafting(drafting: "Drafting") -> None:
-    cost = drafting.cost
-    if cost:
-        sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
-        figures = ", ".join(f"{t / cost.seconds[0]:.2f} for {k}" for k, t in sizes[::2])
-        say(f"Cost of a forward on this machine, relative to one token: {figures} tokens")
+    if drafting.cost:
+        _show_cost(drafting.cost)
         key, title = "speedup", "best settings by predicted speed-up"
     else:
         key, title = "tokens_per_step", "default setting"
@@ -131,6 +132,12 @@ def _show_drafting(drafting: "Drafting") -> None:
     warn_of_rough(trials)
     if len(trials) > 1:
         say(f"Best: --method {drafting.best.method}")
+
+
+def _show_cost(cost: "Costs") -> None:
+    sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
+    figures = ", ".join(f"{t / cost.seconds[0]:.2f} for {k}" for k, t in sizes[::2])
+    say(f"Cost of a forward on this machine, relative to one token: {figures} tokens")
 
 
 def _show_structured(found: "Structured") -> None:

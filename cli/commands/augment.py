@@ -15,6 +15,27 @@ def show(report: "AugmentReport") -> None:
         _show_trim(report.trim)
     if not report.budget:
         return
+    _show_lengths(report)
+    _show_new_tokens(report)
+    if report.budget == "auto":
+        _show_recommended_size(report.curve)
+
+
+def _show_new_tokens(report: "AugmentReport") -> None:
+    excluded = ", ".join(f"{n} {why}" for why, n in report.excluded.items() if n) or "none"
+    say(
+        f"Rényi entropy H2: {report.h2['before']:.2f} → {report.h2['after']:.2f} bits; candidates "
+        f"rejected by the prefix collision score: {report.rejected}; excluded: {excluded}; "
+        f"new tokens that no output uses: {report.unused}"
+    )
+    seen = report.seen
+    say(
+        f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
+        f"percentile {seen.tenth:,.0f}, median {seen.median:,.0f}"
+    )
+
+
+def _show_lengths(report: "AugmentReport") -> None:
     sides = [("train", report.train), ("held out", report.held_out)]
     table_of(
         f"{report.added:,} new tokens ({report.export}), vocabulary {report.size:,}",
@@ -33,19 +54,6 @@ def show(report: "AugmentReport") -> None:
     if report.shortfall:
         say(report.shortfall)
     say("Token counts exclude the end token. Token ratio: tokens before, divided by tokens after.")
-    excluded = ", ".join(f"{n} {why}" for why, n in report.excluded.items() if n) or "none"
-    say(
-        f"Rényi entropy H2: {report.h2['before']:.2f} → {report.h2['after']:.2f} bits; candidates "
-        f"rejected by the prefix collision score: {report.rejected}; excluded: {excluded}; "
-        f"new tokens that no output uses: {report.unused}"
-    )
-    seen = report.seen
-    say(
-        f"Occurrences per new token in the training outputs: minimum {seen.least:,}, 10th "
-        f"percentile {seen.tenth:,.0f}, median {seen.median:,.0f}"
-    )
-    if report.budget == "auto":
-        _show_recommended_size(report.curve)
 
 
 def _show_trim(trim: "TrimReport") -> None:

@@ -7,7 +7,7 @@ from .._console import bounds_text, ms_text, noted, say, table, warn, warn_of_ro
 if TYPE_CHECKING:
     from tasc.benchmark.results.bench import BenchResults
     from tasc.benchmark.results.cells import Cell, ReferenceMatch
-    from tasc.benchmark.results.comparisons import ModelPair, Spread
+    from tasc.benchmark.results.comparisons import ModelPair, SeedsPair, Spread
 
 
 def show(found: "BenchResults") -> None:
@@ -47,61 +47,63 @@ def _notes(found: "BenchResults") -> None:
 
 
 def _cells(found: "BenchResults") -> None:
-    rows, settings, metrics = found.cells, found.settings, found.metrics
-    sampling = settings.sampling
+    settings, sampling = found.settings, found.settings.sampling
+    drawn = f", temperature {sampling.temperature:g}, {sampling.verify}" if sampling else ""
     columns = ["model", "method", "ms", "speed-up", "tokens", "steps"]
-    columns += ["nodes/step", "tokens/step", "identical"]
+    columns += ["nodes/step", "tokens/step", "identical", *_labels(found)]
     table(
         f"{found.task.source}: {found.task.samples} samples, "
-        f"batch {settings.batch_size}, {settings.dtype} on {settings.device}"
-        + (f", temperature {sampling.temperature:g}, {sampling.verify}" if sampling else ""),
-        [*columns, *(metric.label for metric in metrics.values())],
-        [
-            [
-                r.model,
-                r.method,
-                ms_text(r.ms_per_sample),
-                f"{r.speedup(rows[0]):.2f}×",
-                f"{r.tokens_per_output:.2f}",
-                f"{r.decoding_steps_per_output:.2f}",
-                f"{r.nodes_per_step:.1f}",
-                f"{r.tokens_per_step:.2f}",
-                _lossless(r),
-                *(f"{r.quality[name]:.3f}" for name in metrics),
-            ]
-            for r in rows
-        ],
+        f"batch {settings.batch_size}, {settings.dtype} on {settings.device}{drawn}",
+        columns,
+        [_row(cell, found) for cell in found.cells],
         text_columns=2,
     )
+
+
+def _labels(found: "BenchResults") -> list[str]:
+    return [metric.label for metric in found.metrics.values()]
+
+
+def _row(cell: "Cell", found: "BenchResults") -> list[str]:
+    return [
+        cell.model,
+        cell.method,
+        ms_text(cell.ms_per_sample),
+        f"{cell.speedup(found.cells[0]):.2f}×",
+        f"{cell.tokens_per_output:.2f}",
+        f"{cell.decoding_steps_per_output:.2f}",
+        f"{cell.nodes_per_step:.1f}",
+        f"{cell.tokens_per_step:.2f}",
+        _lossless(cell),
+        *(f"{cell.quality[name]:.3f}" for name in found.metrics),
+    ]
 
 
 def _seeds(found: "BenchResults") -> None:
-    columns = ["model", "method", "seeds", "ms", "speed-up", "steps"]
-    table(
-        "Mean ± standard deviation over seeds",
-        [*columns, *(metric.label for metric in found.metrics.values())],
+    rows = [
         [
-            [
-                row.model,
-                row.method,
-                str(len(row.models)),
-                *(_around(s, ".2f") for s in (row.ms_per_sample, row.speedup)),
-                _around(row.decoding_steps_per_output, ".2f"),
-                *(_around(row.quality[name], ".3f") for name in found.metrics),
-            ]
-            for row in found.seeds
-        ],
-        text_columns=2,
-    )
-    for pair in found.seeds_pairs:
-        parts = [
-            noted(
-                f"{found.metrics[name].label} {seen.difference:+z.3f}",
-                bounds_text(seen.interval, "+z.3f"),
-            )
-            for name, seen in pair.quality.items()
+            row.model,
+            row.method,
+            str(len(row.models)),
+            _around(row.ms_per_sample, ".2f"),
+            _around(row.speedup, ".2f"),
+            _around(row.decoding_steps_per_output, ".2f"),
+            *(_around(row.quality[name], ".3f") for name in found.metrics),
         ]
-        say(f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}")
+        for row in found.seeds
+    ]
+    columns = ["model", "method", "seeds", "ms", "speed-up", "steps", *_labels(found)]
+    table("Mean ± standard deviation over seeds", columns, rows, text_columns=2)
+    for pair in found.seeds_pairs:
+        say(_seeds_line(pair, found))
+
+
+def _seeds_line(pair: "SeedsPair", found: "BenchResults") -> str:
+    parts = []
+    for name, seen in pair.quality.items():
+        figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
+        parts.append(noted(figure, bounds_text(seen.interval, "+z.3f")))
+    return f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}"
 
 
 def _around(spread: "Spread", form: str) -> str:

@@ -1,5 +1,6 @@
 """``tasc compare``: compare two benches of the same samples; exit with 1 for a regression."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,6 +11,17 @@ from .._derive import RunFlags
 if TYPE_CHECKING:
     from tasc.benchmark.paired.compare import CompareOptions
     from tasc.benchmark.results.comparisons import Change, ResultsComparison
+
+_COLUMNS: "dict[str, Callable[[Change], str]]" = {
+    "model": lambda change: change.model,
+    "method": lambda change: change.method,
+    "figure": lambda change: "speed, ms" if change.what == "speed" else change.what,
+    "old": lambda change: f"{change.old:.4g}",
+    "new": lambda change: f"{change.new:.4g}",
+    "change": lambda change: f"{change.change:{_form(change)}}",
+    "interval": lambda change: interval_text(change.interval, _form(change)),
+    "": lambda change: "" if change.verdict == "within the noise" else change.verdict,
+}
 
 
 def run(options: "CompareOptions", flags: RunFlags) -> None:
@@ -26,21 +38,8 @@ def run(options: "CompareOptions", flags: RunFlags) -> None:
 
 
 def _show(found: "ResultsComparison") -> None:
-    table_of(
-        f"{found.old} and {found.new}: {found.samples:,} samples",
-        found.changes,
-        {
-            "model": lambda change: change.model,
-            "method": lambda change: change.method,
-            "figure": lambda change: "speed, ms" if change.what == "speed" else change.what,
-            "old": lambda change: f"{change.old:.4g}",
-            "new": lambda change: f"{change.new:.4g}",
-            "change": lambda change: f"{change.change:{_form(change)}}",
-            "interval": lambda change: interval_text(change.interval, _form(change)),
-            "": lambda change: "" if change.verdict == "within the noise" else change.verdict,
-        },
-        text_columns=3,
-    )
+    title = f"{found.old} and {found.new}: {found.samples:,} samples"
+    table_of(title, found.changes, _COLUMNS, text_columns=3)
     for line in found.notes:
         note(line)
     worse = len(found.regressions)

@@ -82,17 +82,12 @@ def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
 
 def _lengths(found: "DataReport") -> None:
     skipped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
+    both = f"both and {found.end}"
+    sides = (("prompt", found.prompts), ("output", found.outputs), (both, found.together))
     table(
         f"Tokens of {found.path} ({found.split}, {found.examples:,} examples{skipped})",
         ["", "shortest", "10 %", "50 %", "90 %", "99 %", "longest"],
-        [
-            [name, *(f"{length:,}" for length in lengths)]
-            for name, lengths in (
-                ("prompt", found.prompts),
-                ("output", found.outputs),
-                (f"both and {found.end}", found.together),
-            )
-        ],
+        [[name, *(f"{length:,}" for length in lengths)] for name, lengths in sides],
     )
 
 

@@ -1,11 +1,19 @@
 """``tasc load``: compare the outputs and the speed of running servers."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .._console import bounds_text, noted, say, table_of
 
 if TYPE_CHECKING:
-    from tasc.benchmark.results.load import LoadResults
+    from tasc.benchmark.results.load import LoadCell, LoadResults
+
+_COLUMNS: "dict[str, Callable[[LoadCell], str]]" = {
+    "endpoint": lambda cell: cell.endpoint,
+    "requests/s": lambda cell: f"{cell.requests_per_second:.1f}",
+    "ms/sample": lambda cell: "–" if cell.ms_per_sample is None else f"{cell.ms_per_sample:.1f}",
+    "equal": lambda cell: f"{cell.equal.identical}/{cell.equal.of}",
+}
 
 
 def show(found: "LoadResults") -> None:
@@ -14,12 +22,7 @@ def show(found: "LoadResults") -> None:
         f"{found.task.source}: {found.task.samples} samples, "
         f"{found.settings.concurrency} requests in flight",
         found.cells,
-        {
-            "endpoint": lambda cell: cell.endpoint,
-            "requests/s": lambda cell: f"{cell.requests_per_second:.1f}",
-            "ms/sample": lambda c: "–" if c.ms_per_sample is None else f"{c.ms_per_sample:.1f}",
-            "equal": lambda cell: f"{cell.equal.identical}/{cell.equal.of}",
-        },
+        _COLUMNS,
     )
     say(f"Equal: outputs with the same text as {found.cells[0].equal.against}")
     for pair in found.comparisons:

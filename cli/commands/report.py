@@ -28,25 +28,22 @@ def run(options: "ReportOptions", flags: RunFlags) -> None:
 
 def _show(found: "JoinedResults") -> None:
     columns = ["run", "model", "method", "ms", "speed-up", "predicted", "tokens/step"]
-    table(
-        f"{len(found.runs)} benches",
-        [*columns, *(metric.label for metric in found.metrics.values())],
+    columns += [metric.label for metric in found.metrics.values()]
+    rows = [
         [
-            [
-                run.label,
-                cell.model,
-                cell.method,
-                ms_text(cell.ms_per_sample),
-                f"{speedup:.2f}×",
-                "-" if predicted is None else speedup_text(predicted),
-                f"{cell.tokens_per_step:.2f}",
-                *(f"{cell.quality[m]:.3f}" if m in cell.quality else "-" for m in found.metrics),
-            ]
-            for run in found.runs
-            for cell, speedup, predicted in run.rows()
-        ],
-        text_columns=3,
-    )
+            run.label,
+            cell.model,
+            cell.method,
+            ms_text(cell.ms_per_sample),
+            f"{speedup:.2f}×",
+            "-" if predicted is None else speedup_text(predicted),
+            f"{cell.tokens_per_step:.2f}",
+            *(f"{cell.quality[m]:.3f}" if m in cell.quality else "-" for m in found.metrics),
+        ]
+        for run in found.runs
+        for cell, speedup, predicted in run.rows()
+    ]
+    table(f"{len(found.runs)} benches", columns, rows, text_columns=3)
     for line in found.notes:
         say(line)
     for run in found.runs:

@@ -1,5 +1,6 @@
 """``tasc run``: run a recipe, and skip the steps that are up to date."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,14 @@ from .._derive import RunFlags
 from .._progress import show_progress
 
 if TYPE_CHECKING:
-    from tasc.commands.plan import RunOptions
+    from tasc.commands.plan import Plan, RunOptions
     from tasc.commands.preview import PlannedStep
 
 
 def run(options: "RunOptions", flags: RunFlags) -> None:
     """Run a recipe, or print its plan."""
     from tasc.commands.plan import read
-    from tasc.commands.steps import find, run_recipe
+    from tasc.commands.steps import find
     from tasc.options.references import expanded
 
     path = find(str(expanded(Path(options.recipe))))
@@ -26,7 +27,13 @@ def run(options: "RunOptions", flags: RunFlags) -> None:
         from tasc.commands.preview import preview
 
         _show_plan(preview(plan, folder), plan.name, flags)
-        return
+    else:
+        _run_steps(plan, folder, flags)
+
+
+def _run_steps(plan: "Plan", folder: Path, flags: RunFlags) -> None:
+    from tasc.commands.steps import run_recipe
+
     results: dict[str, Any] = {}
     outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
     with resumable(lambda: folder.exists() and any(folder.iterdir()), "finished steps are kept"):
@@ -44,18 +51,8 @@ def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> 
     if flags.json:
         print_json([step.model_dump(mode="json") for step in steps])
         return
-    table_of(
-        f"{name}: the recipe is valid, {len(steps)} steps",
-        steps,
-        {
-            "step": lambda step: step.name,
-            "command": lambda step: step.command,
-            "reads": lambda step: ", ".join(step.needs) or "-",
-            "last run": lambda step: _duration(step.last_seconds),
-            "options": _options,
-        },
-        text_columns=5,
-    )
+    title = f"{name}: the recipe is valid, {len(steps)} steps"
+    table_of(title, steps, _COLUMNS, text_columns=len(_COLUMNS))
     if any(step.last_seconds is not None for step in steps):
         say("Last run: duration of the run that wrote the step's folder.")
 
@@ -75,3 +72,12 @@ def _options(step: "PlannedStep") -> str:
         f"{key}={'+'.join(map(str, value)) if isinstance(value, list) else value}"
         for key, value in own.items()
     )
+
+
+_COLUMNS: "dict[str, Callable[[PlannedStep], str]]" = {
+    "step": lambda step: step.name,
+    "command": lambda step: step.command,
+    "reads": lambda step: ", ".join(step.needs) or "-",
+    "last run": lambda step: _duration(step.last_seconds),
+    "options": _options,
+}

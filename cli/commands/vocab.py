@@ -1,32 +1,40 @@
 """``tasc vocab``: compare two vocabularies and recommend a drafting algorithm."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .._console import say, table_of
 
 if TYPE_CHECKING:
     from tasc.benchmark.vocabularies import Comparison
+    from tasc.vocab.pairing import Side
+
+
+_COLUMNS: "dict[str, Callable[[tuple[str, Side]], str]]" = {
+    "": lambda side: side[0],
+    "tokens": lambda side: f"{side[1].size:,}",
+    "strings": lambda side: f"{side[1].strings:,}",
+    "longest": lambda side: f"{side[1].longest}",
+    "mean bytes": lambda side: f"{side[1].mean_bytes:.2f}",
+    "texts unchanged": lambda side: f"{side[1].injective}/{side[1].tested}",
+}
 
 
 def show(report: "Comparison") -> None:
     """Print both vocabularies, their shared tokens, and the recommendation."""
     sides = [("target", report.target), ("drafter", report.draft)]
-    table_of(
-        f"{report.task.samples} texts of {report.task.source}",
-        sides,
-        {
-            "": lambda side: side[0],
-            "tokens": lambda side: f"{side[1].size:,}",
-            "strings": lambda side: f"{side[1].strings:,}",
-            "longest": lambda side: f"{side[1].longest}",
-            "mean bytes": lambda side: f"{side[1].mean_bytes:.2f}",
-            "texts unchanged": lambda side: f"{side[1].injective}/{side[1].tested}",
-        },
-    )
+    table_of(f"{report.task.samples} texts of {report.task.source}", sides, _COLUMNS)
     for name, side in sides:
         if side.lost is not None:
             say(f"The {name} does not restore {side.lost[:60]!r} after encoding.")
-    r = report
+    _show_shared(report)
+    if report.expected_acceptance:
+        figures = ", ".join(f"{k} {v:.3f}" for k, v in report.expected_acceptance.items())
+        say(f"Expected acceptance at temperature {report.temperature:g}: {figures}")
+    say(f"Recommended: {report.algorithm} ({report.reason})")
+
+
+def _show_shared(r: "Comparison") -> None:
     say(f"Shared: {r.shared:,} strings, {r.share:.1%} of the target's tokens")
     say(
         f"Shared in these texts: {r.used_shared:,} of {r.used:,} distinct target tokens, "
@@ -41,7 +49,3 @@ def show(report: "Comparison") -> None:
         f"Draft forwards for all segmentations of a token: median {r.forwards:,.0f} "
         "(slrs follows only the likely ones)"
     )
-    if r.expected_acceptance:
-        figures = ", ".join(f"{k} {v:.3f}" for k, v in r.expected_acceptance.items())
-        say(f"Expected acceptance at temperature {r.temperature:g}: {figures}")
-    say(f"Recommended: {r.algorithm} ({r.reason})")

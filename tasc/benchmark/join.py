@@ -1,5 +1,6 @@
 """``tasc report``: several benches on one page, with tests between runs of the same samples."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -36,13 +37,7 @@ def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
 
     Raises InputError if a file is missing or not a result of a bench, or two runs share a name.
     """
-    benches = dict[str, BenchResults]()
-    for text in options.runs:
-        label, path = parse_path(text)
-        name = label or Path(path).resolve().name
-        if name in benches:
-            raise InputError(f"two runs are named {name}: name them with LABEL=DIR")
-        benches[name] = read_results(path)
+    benches = _read(options.runs)
     if len(benches) == 1:
         return next(iter(benches.values()))
     runs = [
@@ -58,6 +53,17 @@ def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
         notes += [f"{names}: {reason}" for reason in reasons]
         tested += _test_between(old, new, speeds=not reasons)
     return JoinedResults(runs=tuple(runs), pairs=tuple(tested), notes=tuple(notes))
+
+
+def _read(runs: Sequence[str]) -> dict[str, BenchResults]:
+    benches = dict[str, BenchResults]()
+    for text in runs:
+        label, path = parse_path(text)
+        name = label or Path(path).resolve().name
+        if name in benches:
+            raise InputError(f"two runs are named {name}: name them with LABEL=DIR")
+        benches[name] = read_results(path)
+    return benches
 
 
 def write_report(

@@ -6,7 +6,7 @@ the next request, so a slow server gets fewer requests per second, as from users
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,6 +50,11 @@ class _Server:
     client: Client
     passes: list[tuple[float, list[Answer]]] = field(default_factory=list)
 
+    @property
+    def endpoint(self) -> Endpoint:
+        address = self.client.address
+        return Endpoint(label=address.label, url=address.url, model=self.client.model)
+
 
 def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -> LoadResults:
     """Send the prompts of ``test`` to every server and compare the answers.
@@ -71,14 +76,10 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
     for server in servers:
         cells.append(_cell(server, reference))
         reference = reference or (cells[0].endpoint, _texts(cells[0].outputs))
-    settings = {name: getattr(options, name) for name in LoadSettings.model_fields}
     return LoadResults(
         task=SplitTask(source=test.source.path, split=test.split, samples=len(samples)),
-        settings=LoadSettings(**settings),
-        endpoints=tuple(
-            Endpoint(label=c.address.label, url=c.address.url, model=c.model)
-            for c in (server.client for server in servers)
-        ),
+        settings=LoadSettings.model_validate(options, from_attributes=True),
+        endpoints=tuple(server.endpoint for server in servers),
         samples=samples,
         cells=tuple(cells),
         comparisons=tuple(_comparison(cell, cells[0], options.concurrency) for cell in cells[1:]),
@@ -90,24 +91,15 @@ async def _measure(
     prompts: Sequence[str], options: LoadOptions, progress: Progress
 ) -> list[_Server]:
     """Measure all servers; each repeat draws a new order of them."""
-    addresses = options.addresses
-    models = options.models or ("",)
-    models *= len(addresses) // len(models)
-    done, total = count(1), options.repeats * len(addresses) * len(prompts)
+    done, total = count(1), options.repeats * len(options.addresses) * len(prompts)
 
     def tick(server: _Server) -> None:
         progress(f"load, {server.client.address.label}", next(done), total)
 
     async with AsyncExitStack() as stack:
-        servers = list[_Server]()
-        for address, model in zip(addresses, models, strict=True):
-            client = Client(address, model, options.timeout, options.max_new_tokens)
-            servers.append(_Server(await stack.enter_async_context(client)))
+        servers = [_Server(await stack.enter_async_context(client)) for client in _clients(options)]
         for server in servers:
-            *_, error = await _answer(server.client, prompts[0], options)
-            if error:
-                raise server.client.unavailable(error)
-            await _answers(server.client, prompts[1 : options.warmup], options, lambda: None)
+            await _warm_up(server.client, prompts[: options.warmup], options)
         order = np.random.default_rng(options.seed)
         for _ in range(options.repeats):
             for server in order.permutation(np.array(servers, object)):
@@ -115,6 +107,21 @@ async def _measure(
                 answers = await _answers(server.client, prompts, options, partial(tick, server))
                 server.passes.append((time.perf_counter() - begin, answers))
     return servers
+
+
+def _clients(options: LoadOptions) -> Iterator[Client]:
+    models = options.models or ("",)
+    models *= len(options.addresses) // len(models)
+    for address, model in zip(options.addresses, models, strict=True):
+        yield Client(address, model, options.timeout, options.max_new_tokens)
+
+
+async def _warm_up(client: Client, prompts: Sequence[str], options: LoadOptions) -> None:
+    """Send unmeasured requests. Raises UnavailableError if the first one fails."""
+    *_, error = await _answer(client, prompts[0], options)
+    if error:
+        raise client.unavailable(error)
+    await _answers(client, prompts[1:], options, lambda: None)
 
 
 async def _answers(

@@ -140,13 +140,7 @@ def entropy_and_runtime(
 def agreement(method: str, sequence: Iterable[EntropyPoint]) -> EntropyAndRuntime:
     """Compare H_2(M) and runtime(M) over models with different numbers M of new tokens."""
     points = sorted(sequence, key=lambda point: point.budget)
-    tau, p_value = None, None
-    h2, runtimes = [point.h2 for point in points], [point.runtime for point in points]
-    if len({*h2}) > 1 and len({*runtimes}) > 1:
-        from scipy.stats import kendalltau
-
-        result = kendalltau(h2, runtimes)
-        tau, p_value = float(result.statistic), float(result.pvalue)
+    tau, p_value = _kendall([p.h2 for p in points], [p.runtime for p in points])
     rises = [(low, high) for low, high in pairwise(points) if high.h2 > low.h2]
     falls = sum(high.runtime < low.runtime for low, high in rises)
     return EntropyAndRuntime(
@@ -157,3 +151,13 @@ def agreement(method: str, sequence: Iterable[EntropyPoint]) -> EntropyAndRuntim
         directional_rate=falls / len(rises) if rises else None,
         rises=len(rises),
     )
+
+
+def _kendall(values: Sequence[float], others: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return Kendall's tau and its p-value; None if all values of one side are equal."""
+    from scipy.stats import kendalltau
+
+    if len({*values}) == 1 or len({*others}) == 1:
+        return None, None
+    found = kendalltau(values, others)
+    return float(found.statistic), float(found.pvalue)

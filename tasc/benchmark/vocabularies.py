@@ -1,5 +1,10 @@
 """Two models' vocabularies side by side, and how much of a draft would be accepted."""
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+
 from tasc.benchmark.options import VocabularyOptions
 from tasc.benchmark.results.conditions import SplitTask
 from tasc.data.corpus import Corpus
@@ -45,7 +50,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
     pair = pairing(ours, theirs, texts)
     acceptance = None
     if all((local_folder(path) / "config.json").is_file() for path in paths):  # not tokenizers
-        acceptance = _acceptance(paths[0], paths[1], ours, corpus, options, progress)
+        acceptance = _acceptance(paths, ours, corpus, options, progress)
     algorithm, reason = recommend(pair, acceptance)
     return Comparison(
         **dict(pair),
@@ -58,33 +63,24 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
 
 
 def _acceptance(
-    target: str,
-    draft: str,
+    paths: Sequence[str],
     tokenizer: LoadedTokenizer,
     corpus: Corpus,
     options: VocabularyOptions,
     progress: Progress,
 ) -> dict[str, float]:
+    target, draft = paths
     model = target_for(load_model(target, dtype="float32", tokenizer=tokenizer), graphs="off")
-    source = load_draft(draft)
     resources = Resources(
         [],
         tokenizer.eos_id,
         target=model,
         tokenizer=tokenizer,
-        draft=source,
+        draft=load_draft(draft),
         sampling=Sampling(options.temperature),
     )
     most = model.max_positions or 2048
-    texts = []
-    for example in corpus.examples:
-        prompt, output = tokenizer.encode([example.prompt, example.output]).split()
-        if not len(prompt):  # a forward needs at least one token
-            prompt, output = output[:1], output[1:]
-        if len(output) and len(prompt) < most:
-            texts.append((prompt, output[: most - len(prompt)]))
-        if len(texts) == options.prompts:
-            break
+    texts = list(islice(_texts(tokenizer, corpus, most), options.prompts))
     if not texts:
         raise InputError(
             f"{corpus.source.path}: no example of {corpus.split} has an output to measure on and a "
@@ -92,3 +88,15 @@ def _acceptance(
         )
     pair = pair_of(resources, HeteroOptions())
     return expected_acceptance(pair, model, texts, options.positions, progress)
+
+
+def _texts(
+    tokenizer: LoadedTokenizer, corpus: Corpus, most: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield prompt and output of each example in tokens, together at most ``most``."""
+    for example in corpus.examples:
+        prompt, output = tokenizer.encode([example.prompt, example.output]).split()
+        if not len(prompt):  # a forward needs at least one token
+            prompt, output = output[:1], output[1:]
+        if len(output) and len(prompt) < most:
+            yield prompt, output[: most - len(prompt)]

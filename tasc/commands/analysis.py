@@ -2,7 +2,9 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,17 +21,19 @@ from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
 from tasc.commands.context import StepContext
+from tasc.data.corpus import Corpus
 from tasc.data.source import Source
 from tasc.data.stream import Stream
 from tasc.decoding.core.grammar import Grammar
 from tasc.errors import InputError
+from tasc.models.cost_model import CostModel
 from tasc.models.folder.fetch import local_folder
+from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
-from tasc.progress import Progress
 from tasc.report.record import Reported
 from tasc.tokenizer.files import tokenizer_folder
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.vocab.search.embedding_cost import embedding_cost
+from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
 from tasc.vocab.search.predict import Prediction, augmented_with, predict_budgets
 from tasc.vocab.trim import TrimPoint, predict_trim
 
@@ -62,28 +66,89 @@ def tokens_in_use(tokenizer: LoadedTokenizer, found: Analysis, stream: Stream) -
     return sorted(used)
 
 
-def _structured(
-    options: AnalyzeOptions,
-    context: StepContext,
-    found: Analysis,
-    tokenizer: LoadedTokenizer,
-    new_tokens: Prediction,
-    simulations: Simulations,
-) -> Structured | None:
-    """Predict drafts under the constraint, also with the recommended new tokens, if any."""
-    constraint, held_out = options.constraint, context.texts.corpora.get("held_out")
-    if constraint is None:
-        return None
-    context.progress("simulate drafts under the constraint", 0, 0)
-    augmented, size = None, new_tokens.recommended_size
-    if size and size.budget and found.searched:
+@dataclass(frozen=True, eq=False)
+class _Forecast:
+    """What the texts of an analysis predict for a tokenizer and, with T(k), for a model."""
+
+    options: AnalyzeOptions
+    context: StepContext
+    found: Analysis
+    tokenizer: LoadedTokenizer
+    cost: CostModel | None
+
+    @property
+    def held_out(self) -> Corpus | None:
+        return self.context.texts.corpora.get("held_out")
+
+    @cached_property
+    def rows(self) -> EmbeddingCost | None:
+        return embedding_cost(tokenizer_folder(local_folder(self.tokenizer.path)))
+
+    @cached_property
+    def new_tokens(self) -> Prediction:
+        """Predictions for several numbers of new tokens, and the recommended one."""
+        searched, texts = self.found.searched, self.held_out.outputs if self.held_out else ()
+        if not searched:
+            return Prediction()
+        rest = self.options, texts, self.rows, self.context.progress
+        return predict_budgets(searched, self.tokenizer, *rest)
+
+    def trim(self) -> tuple[TrimPoint, ...]:
+        """Predict a smaller vocabulary; nothing for a tokenizer without a model."""
+        if not self.rows:
+            return ()
+        texts = self.context.texts
+        used = tokens_in_use(self.tokenizer, self.found, texts.stream or texts.corpus)
+        return predict_trim(self.rows, self.tokenizer, used)
+
+    def drafts(self) -> dict[str, Any]:
+        """Simulate drafts on held-out outputs: fields of the report, None without any."""
+        simulations = simulations_of(self.found, self.held_out, self.tokenizer, self.cost)
+        if simulations is None:
+            return {"drafting": None, "serving": None}
+        grid = GRID if self.options.grid or self.options.model else {}
+        # With T(k) of the model, the default setting drafts adaptively.
+        start = Setting() if self.cost is None else Setting(tree_size=0)
+        found = search(simulations, start, grid, progress=self.context.progress)
+        return {
+            "drafting": Drafting(model=self.options.model, **dict(found)),
+            "serving": self._served(simulations),
+            "structured": self._structured(simulations),
+        }
+
+    def _served(self, simulations: Simulations) -> ServedDrafts | None:
+        """Predict the drafts of an engine, which are chains and begin after the prefill."""
+        engine, chains = self.options.serve, self.options.chains
+        if not engine:
+            return None
+        references = replace(simulations.references, drafts_first=False)
+        runs = replace(simulations, references=references)
+        start, grid = Setting(width=1, tree_size=chains[0]), {"tree_size": chains}
+        return served_drafts(engine, search(runs, start, grid, progress=self.context.progress))
+
+    def _structured(self, simulations: Simulations) -> Structured | None:
+        """Predict drafts under the constraint, also with the recommended new tokens, if any."""
+        constraint = self.options.constraint
+        if constraint is None:
+            return None
+        self.context.progress("simulate drafts under the constraint", 0, 0)
+        augmented = None
         with suppress(InputError):  # tasc augment reports why the export produces none of them
-            own = augmented_with(size.budget, found.searched, tokenizer, options, context.progress)
-            once = replace(found.searched, encoded=own.encode(found.searched.texts))
-            again = simulations_of(replace(found, searched=once), held_out, own, simulations.cost)
-            augmented = (again, Grammar(constraint, own, (own.eos_id,))) if again else None
-    grammar = Grammar(constraint, tokenizer, (tokenizer.eos_id,))
-    return predict_structured(simulations, grammar, augmented)
+            augmented = self._augmented(constraint)
+        grammar = Grammar(constraint, self.tokenizer, (self.tokenizer.eos_id,))
+        return predict_structured(simulations, grammar, augmented)
+
+    def _augmented(self, constraint: Constraint) -> tuple[Simulations, Grammar] | None:
+        """Return the simulations and the grammar with the recommended new tokens, if any."""
+        size, searched = self.new_tokens.recommended_size, self.found.searched
+        if not size or not size.budget or not searched:
+            return None
+        progress = self.context.progress
+        own = augmented_with(size.budget, searched, self.tokenizer, self.options, progress)
+        once = replace(searched, encoded=own.encode(searched.texts))
+        found = replace(self.found, searched=once)
+        again = simulations_of(found, self.held_out, own, self.cost)
+        return (again, Grammar(constraint, own, (own.eos_id,))) if again else None
 
 
 def _analyzed(
@@ -96,17 +161,6 @@ def _analyzed(
     return analyze_texts(texts, tokenizer, options, counted=counted, progress=progress)
 
 
-def _served(
-    options: AnalyzeOptions, simulations: Simulations, progress: Progress
-) -> ServedDrafts | None:
-    """Predict the drafts of an engine, which are chains and begin after the prefill."""
-    if not options.serve:
-        return None
-    runs = replace(simulations, references=replace(simulations.references, drafts_first=False))
-    start, sizes = Setting(width=1, tree_size=options.chains[0]), {"tree_size": options.chains}
-    return served_drafts(options.serve, search(runs, start, sizes, progress=progress))
-
-
 def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     """Run ``tasc analyze``."""
     model = resolve_model(options.model)[1] if options.model else None
@@ -115,37 +169,20 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     if model:
         from tasc.benchmark.predict import cost_of
 
-        cost = cost_of(
-            model, options.dtype, options.device, None if options.tokenizer else tokenizer
-        )
+        own = None if options.tokenizer else tokenizer
+        cost = cost_of(model, options.dtype, options.device, own)
     found = _analyzed(tokenizer, options, context)
-    new_tokens, trimmed = Prediction(), tuple[TrimPoint, ...]()
-    drafts, served, structured = None, None, None
+    new_tokens, drafts = Prediction(), dict[str, Any](trim=(), drafting=None, serving=None)
     if tokenizer:
-        rows = embedding_cost(tokenizer_folder(local_folder(tokenizer.path)))
-        if rows:
-            used = tokens_in_use(tokenizer, found, context.texts.stream or context.texts.corpus)
-            trimmed = predict_trim(rows, tokenizer, used)
-        others, grid = context.texts.corpora.get("held_out"), GRID if options.grid or model else {}
-        if found.searched:
-            texts = others.outputs if others else ()
-            new_tokens = predict_budgets(
-                found.searched, tokenizer, options, texts, rows, context.progress
-            )
-        if simulations := simulations_of(found, others, tokenizer, cost):
-            # With T(k) of the model, the default setting drafts adaptively.
-            start = Setting() if cost is None else Setting(tree_size=0)
-            drafts = search(simulations, start, grid, progress=context.progress)
-            served = _served(options, simulations, context.progress)
-            structured = _structured(options, context, found, tokenizer, new_tokens, simulations)
+        forecast = _Forecast(options, context, found, tokenizer, cost)
+        trimmed, new_tokens = forecast.trim(), forecast.new_tokens
+        drafts = {"trim": trimmed} | forecast.drafts()
+    best = drafts["drafting"].best if drafts["drafting"] else None
     results = AnalysisResults(
         **dict(found.report),
         budgets=new_tokens.budgets,
         recommended_size=new_tokens.recommended_size,
-        trim=trimmed,
-        drafting=Drafting(model=options.model, **dict(drafts)) if drafts else None,
-        structured=structured,
-        serving=served,
-        verdict=decide(found.report, drafts.best if drafts else None, new_tokens),
+        **drafts,
+        verdict=decide(found.report, best, new_tokens),
     )
     return TaskAnalysis(results, found, tokenizer)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tasc.serving.export import Exported
     from tasc.training.base import BaseResult
     from tasc.training.draft_head import HeadResult
-    from tasc.training.finetuned import FinetuneResult, TrimmedModel
+    from tasc.training.finetuned import FinetuneResult, Start, TrimmedModel
     from tasc.vocab.augment import Augmentation
 
 
@@ -120,8 +120,6 @@ def finetune(
         ... )
         >>> made.save(Path("tuned"))  # the adapter, and the plain model with it merged in
     """
-    from tasc.vocab.exports.merges import read_merges
-
     _, model = resolve_model(options.model)
     with at_work(options, context) as context:
         train, validation = context.texts.corpus, context.texts.corpora.get("validation")
@@ -130,15 +128,22 @@ def finetune(
 
             return train_head(model, train, validation, options, **context.kept)
         from tasc.commands.card import model_card
-        from tasc.training.finetuned import Start
         from tasc.training.train import finetune
 
-        start = Start(model, model)
-        if options.augmented:
-            change = read_merges(Path(options.augmented))
-            start = Start(model, options.augmented, change.merges, change.kept)
+        start = _start(model, options.augmented)
         made = finetune(start, train, validation, options, **context.kept)
         return replace(made, card=model_card(options, made, train, validation))
+
+
+def _start(model: str, augmented: str | None) -> "Start":
+    """Return what a training starts from: the plain model, or with the tokens of ``augmented``."""
+    from tasc.training.finetuned import Start
+    from tasc.vocab.exports.merges import read_merges
+
+    if augmented is None:
+        return Start(model, model)
+    change = read_merges(Path(augmented))
+    return Start(model, augmented, change.merges, change.kept)
 
 
 def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed":

@@ -42,25 +42,15 @@ def model_card(
 ) -> str:
     """Return the Markdown of a merged model's card, with the YAML header that the Hub reads."""
     label, model = resolve_model(options.model)
-    local = Path(model).exists()
     source, report = train.source, made.report
-    header: dict[str, Any] = {
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["tasc"],
-    }
-    if not local:
-        header["base_model"] = PACKAGED[model].hub if model in PACKAGED else model
-    if not source.path.startswith(BUILTIN) and not is_local(source.path):
-        header["datasets"] = [source.path]
     chat = source.chat and not source.names("template")
     inputs = _CHAT if chat else _PLAIN.format(prompt=source.example())
     rows = [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in report.evaluations]
     # ``code`` and ``block`` enclose what others wrote.
     card = plain_template("tasc.commands", "card.md", code=code, number="{:,}".format)
     return card.render(
-        header=yaml.safe_dump(header, sort_keys=False),
-        base=code(label if local else model),
+        header=yaml.safe_dump(_header(model, source.path), sort_keys=False),
+        base=code(label if Path(model).exists() else model),
         data=code(Path(source.path).name if is_local(source.path) else source.path),
         lora=options.adapter == "lora",
         added=len(made.start.added),
@@ -76,3 +66,17 @@ def model_card(
         options=options,
         report=report,
     )
+
+
+def _header(model: str, data: str) -> dict[str, Any]:
+    """Return what the Hub reads of a card; it links a model and data that are on the Hub."""
+    header: dict[str, Any] = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["tasc"],
+    }
+    if not Path(model).exists():
+        header["base_model"] = PACKAGED[model].hub if model in PACKAGED else model
+    if not data.startswith(BUILTIN) and not is_local(data):
+        header["datasets"] = [data]
+    return header

@@ -32,8 +32,6 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
     from tasc.commands.steps import names
 
     facts = environment()
-    page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
-    free = os.sysconf("SC_AVPHYS_PAGES")
     return {
         "tasc": facts["tasc"],
         "commit": facts["git"] or "unknown",
@@ -42,7 +40,7 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
         "processor": facts["machine"]["processor"],
         "cores": facts["machine"]["cores"],
         "threads": torch.get_num_threads(),
-        "memory": {"total GiB": _gib(page * pages), "free GiB": _gib(page * free)},
+        "memory": {"total GiB": _gib("SC_PHYS_PAGES"), "free GiB": _gib("SC_AVPHYS_PAGES")},
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "kernels": {"native": "built", "cuda": cuda.state()},
         "recipes": names(),
@@ -69,5 +67,6 @@ def _steps(options: DoctorOptions) -> dict[DecodingDtype, dict[str, float]]:
     return found
 
 
-def _gib(size: int) -> float:
-    return round(size / 2**30, 1)
+def _gib(pages: str) -> float:
+    """Return the size of the pages of memory that the system counts as ``pages``."""
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf(pages) / 2**30, 1)

@@ -1,8 +1,8 @@
 """Reading a recipe: a YAML file that names data and a chain of steps, checked whole."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -116,18 +116,22 @@ def read(path: Path, overrides: Overrides) -> Plan:
         problems.append(str(error))
     except ValidationError as error:
         problems += explain(error.errors())
-    steps: dict[str, StepOptions] = {}
     listed = raw.get("steps")
-    named = {} if not isinstance(listed, dict) else listed
+    named = listed if isinstance(listed, dict) else {}
+    steps = _Steps(recipe, overrides, list(named))
     for name, options in named.items():
         if isinstance(name, str) and isinstance(options, dict):
-            problems += _add(name, options, recipe, overrides, list(named), steps)
+            problems += steps.add(name, options)
     if problems or recipe is None:
-        told = list(dict.fromkeys(problems))
-        if len(told) > _MOST_PROBLEMS:
-            told[_MOST_PROBLEMS:] = [f"and {len(told) - _MOST_PROBLEMS} more"]
-        raise RecipeError(f"{path}: {'; '.join(told)}: correct the recipe")
-    return Plan(recipe.name, steps)
+        raise RecipeError(f"{path}: {_in_one_line(problems)}: correct the recipe")
+    return Plan(recipe.name, steps.checked)
+
+
+def _in_one_line(problems: list[str]) -> str:
+    told = list(dict.fromkeys(problems))
+    if len(told) > _MOST_PROBLEMS:
+        told[_MOST_PROBLEMS:] = [f"and {len(told) - _MOST_PROBLEMS} more"]
+    return "; ".join(told)
 
 
 def _read_tasks(raw: dict[str, Any], folder: Path) -> None:
@@ -139,63 +143,102 @@ def _read_tasks(raw: dict[str, Any], folder: Path) -> None:
             values[key] = task
 
 
-def _add(
-    name: str,
-    options: dict[str, Any],
-    recipe: RecipeFile | None,
-    overrides: Overrides,
-    names: list[str],
-    steps: dict[str, StepOptions],
-) -> list[str]:
-    """Check one step and add it to ``steps``; return its problems."""
-    try:
-        config = _step(name, options, recipe, overrides)
-    except OptionsError as error:
-        return [f"step {name}: {problem}" for problem in error.problems]
-    except InputError as error:
-        return [str(error)]
-    problems = [
-        f"step {name}: {problem}"
-        for field, kind in config.spec.references.items()
-        for other in (parse_label(text)[1] for text in config.named(field))
-        if (problem := _misplaced(f"{field}: {other}", other, kind, names, name, steps))
-    ]
-    steps[name] = config
-    return problems + (list(_data_problems(config)) if recipe or "source" in options else [])
+@dataclass
+class _Steps:
+    """The steps of a recipe, of which each is checked against those before it."""
+
+    recipe: RecipeFile | None  # None if the top level is wrong
+    overrides: Overrides
+    names: list[str]
+    checked: dict[str, StepOptions] = field(default_factory=dict)
+
+    def add(self, name: str, options: dict[str, Any]) -> list[str]:
+        """Check one step and add it to ``checked``; return its problems."""
+        try:
+            config = self._options(name, options)
+        except OptionsError as error:
+            return [f"step {name}: {problem}" for problem in error.problems]
+        except InputError as error:
+            return [str(error)]
+        problems = [
+            f"step {name}: {found}: {problem}"
+            for found, other, kind in _references(config)
+            if (problem := self._misplaced(name, other, kind))
+        ]
+        self.checked[name] = config
+        has_data = self.recipe or "source" in options
+        return problems + (list(_data_problems(config)) if has_data else [])
+
+    def _options(self, name: str, options: dict[str, Any]) -> StepOptions:
+        _check_name(name)
+        command = options.get("command")
+        if not isinstance(command, str) or command not in STEPS:
+            raise InputError(
+                f"step {name}: command must be one of {', '.join(STEPS)}, got {command!r:.60}"
+            )
+        if strange := [key for key in options if not isinstance(key, str)]:
+            raise InputError(f"step {name}: {strange[0]!r}: keys should be strings: quote it")
+        if alone := step_options(command).spec.by_hand & options.keys():
+            raise InputError(
+                f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by "
+                "hand"
+            )
+        config = step_options(command)(**self._values(command, options))
+        if config.data is None or config.data.beside_task:
+            return config
+        path = _locate(config.data.path, self.overrides.data_dir)
+        return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
+
+    def _values(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of a step, with those of the recipe and of the command line."""
+        # Where the top level is wrong the steps are checked all the same, with some data.
+        data = self.recipe.data if self.recipe else Task(path=f"{BUILTIN}stdlib-tokens")
+        seed, asked = self.recipe.seed if self.recipe else 0, self.overrides
+        changed: dict[str, Any] = {"seed": asked.seed}
+        own, limit = options.get("limit"), asked.limit
+        # One that is no number is left to be refused.
+        if limit is not None and (own is None or (type(own) is int and own > limit)):
+            changed["limit"] = limit
+        if command in ("analyze", "bench", "load"):
+            changed["split"] = asked.split
+        changed = {key: value for key, value in changed.items() if value is not None}
+        own_values = {key: value for key, value in options.items() if key != "command"}
+        return {"source": data, "seed": seed} | own_values | changed
+
+    def _misplaced(self, name: str, other: str, kind: str) -> str | None:
+        """Return why a reference of a step cannot be used.
+
+        A later step cannot: what its folder holds is from an older run.
+        """
+        at = self.names.index(name)
+        if other in self.names[at:]:
+            return f"{other} is no earlier step: reorder them"
+        if other in self.checked:
+            return _lacking(self.checked[other], other, kind)
+        if other in self.names or other in PACKAGED or Path(other).exists():
+            return None
+        if is_local(other):
+            return f"{other}: no such file or folder: name one that exists, or an earlier step"
+        known = [*self.names[:at], *PACKAGED]
+        alike = get_close_matches(other, known, 1, 0.7) if "/" not in other else []
+        if not alike:
+            return None
+        return f"{other} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub"
 
 
-def _step(
-    name: str, options: dict[str, Any], recipe: RecipeFile | None, overrides: Overrides
-) -> StepOptions:
-    _check_name(name)
-    options = dict(options)
-    command = options.pop("command", None)
-    if not isinstance(command, str) or command not in STEPS:
-        raise InputError(
-            f"step {name}: command must be one of {', '.join(STEPS)}, got {command!r:.60}"
-        )
-    if strange := [key for key in options if not isinstance(key, str)]:
-        raise InputError(f"step {name}: {strange[0]!r}: keys should be strings: quote it")
-    changed: dict[str, Any] = {"seed": overrides.seed}
-    own, limit = options.get("limit"), overrides.limit
-    # One that is no number is left to be refused.
-    if limit is not None and (own is None or (type(own) is int and own > limit)):
-        changed["limit"] = limit
-    if alone := step_options(command).spec.by_hand & options.keys():
-        raise InputError(
-            f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by hand"
-        )
-    if command in ("analyze", "bench", "load"):
-        changed["split"] = overrides.split
-    # Where the top level is wrong the steps are checked all the same, with some data.
-    data = recipe.data if recipe else Task(path=f"{BUILTIN}stdlib-tokens")
-    values: dict[str, Any] = {"source": data, "seed": recipe.seed if recipe else 0} | options
-    values |= {key: value for key, value in changed.items() if value is not None}
-    config = step_options(command)(**values)
-    if config.data is None or config.data.beside_task:
-        return config
-    path = _locate(config.data.path, overrides.data_dir)
-    return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
+def _references(config: StepOptions) -> Iterator[tuple[str, str, str]]:
+    """Yield each reference of a step: its field, what it refers to, and the kind needed there."""
+    for name, kind in config.spec.references.items():
+        yield from ((name, parse_label(text)[1], kind) for text in config.named(name))
+
+
+def _lacking(step: StepOptions, name: str, kind: str) -> str | None:
+    """Return what is wrong with a reference to an earlier step that leaves no ``kind``."""
+    if kind in step.makes:
+        return None
+    merge = " (with merge: true a model)" if step.command == "finetune" else ""
+    has = f"{', '.join(sorted(step.makes)) or 'nothing to refer to'}{merge}"
+    return f"{name} leaves no {kind} but {has}: name another step"
 
 
 def _check_name(name: str) -> None:
@@ -207,33 +250,11 @@ def _check_name(name: str) -> None:
         )
 
 
-def _misplaced(
-    what: str, other: str, kind: str, names: list[str], name: str, steps: Mapping[str, StepOptions]
-) -> str | None:
-    """Return why a reference cannot be used; output of a later step is from an older run."""
-    if other in names[names.index(name) :]:
-        return f"{what} is no earlier step: reorder them"
-    if other in steps:
-        made = steps[other].makes
-        merge = " (with merge: true a model)" if steps[other].command == "finetune" else ""
-        has = f"{', '.join(sorted(made)) or 'nothing to refer to'}{merge}"
-        return None if kind in made else f"{what} leaves no {kind} but {has}: name another step"
-    if other in names or other in PACKAGED or Path(other).exists():
-        return None
-    if is_local(other):
-        return f"{what}: no such file or folder: name one that exists, or an earlier step"
-    known = [*names[: names.index(name)], *PACKAGED]
-    alike = get_close_matches(other, known, 1, 0.7) if "/" not in other else []
-    return (
-        f"{what} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub" if alike else None
-    )
-
-
 def _data_problems(config: StepOptions) -> Iterator[str]:
     """Yield what is missing in a step's data: files, requested splits, columns."""
-    for field in ("split", *config.spec.other_splits):
-        split = getattr(config, field)
-        if config.data and split is not None and config.must_exist(field):
+    for name in ("split", *config.spec.other_splits):
+        split = getattr(config, name)
+        if config.data and split is not None and config.must_exist(name):
             try:
                 precheck(config.data.source(), split)
             except InputError as error:

@@ -38,22 +38,24 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
         if isinstance(step, AugmentOptions) and Path(step.tokenizer).exists():
             Exporter(load_tokenizer(step.tokenizer), step.export)
         _check_models(step, plan)
-    planned = []
-    for name, step in plan.steps.items():
-        named = (
-            parse_label(text)[1] for field in step.spec.references for text in step.named(field)
+    return tuple(
+        PlannedStep(
+            name=name,
+            command=step.command,
+            needs=_needs(step, plan),
+            output=str(output / name),
+            options=step.model_dump(mode="json", include=step.model_fields_set - {"source"}),
+            last_seconds=_last_seconds(output / name),
         )
-        planned.append(
-            PlannedStep(
-                name=name,
-                command=step.command,
-                needs=tuple(dict.fromkeys(other for other in named if other in plan.steps)),
-                output=str(output / name),
-                options=step.model_dump(mode="json", include=step.model_fields_set - {"source"}),
-                last_seconds=_last_seconds(output / name),
-            )
-        )
-    return tuple(planned)
+        for name, step in plan.steps.items()
+    )
+
+
+def _needs(step: StepOptions, plan: Plan) -> tuple[str, ...]:
+    """Return the names of the earlier steps that a step refers to."""
+    texts = (text for field in step.spec.references for text in step.named(field))
+    named = (parse_label(text)[1] for text in texts)
+    return tuple(dict.fromkeys(other for other in named if other in plan.steps))
 
 
 def _check_models(step: StepOptions, plan: Plan) -> None:

@@ -23,7 +23,7 @@ from tasc.files.artefact import (
 )
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label
-from tasc.options.texts import read_texts
+from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
 from tasc.report.record import Report, Reported
 from tasc.tokenizer.files import COMPANIONS
@@ -56,11 +56,7 @@ def run_step(
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
-    asked = options.model_dump(mode="json", exclude={*options.spec.incidental})
-    inputs = {"source": texts.fingerprint}
-    for name in options.spec.references:
-        inputs[name] = " ".join(map(_identify, options.named(name)))
-    step = Step(options.command, asked, inputs)
+    step = _identity(options, texts)
     if reuse and up_to_date(output, step):
         report = STEPS[options.command].read_report(output / options.spec.result_file)
         return Outcome(output, report, reused=True)
@@ -74,6 +70,15 @@ def run_step(
         report = _save(made, workspace.folder)
         write_json(workspace.folder / options.spec.result_file, report.to_dict())
     return Outcome(output, report, reused=False)
+
+
+def _identity(options: StepOptions, texts: Texts) -> Step:
+    """Return what distinguishes a step from others: its options and the contents that it reads."""
+    asked = options.model_dump(mode="json", exclude={*options.spec.incidental})
+    inputs = {"source": texts.fingerprint}
+    for name in options.spec.references:
+        inputs[name] = " ".join(map(_identify, options.named(name)))
+    return Step(options.command, asked, inputs)
 
 
 def _save(made: Report | Reported, folder: Path) -> Any:  # noqa: ANN401 - see ``Reported``

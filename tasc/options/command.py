@@ -68,14 +68,7 @@ class CommandOptions(Options):
         """Accept older names of fields, and add what a task file has; explicit values win."""
         if not isinstance(values, dict):
             return values
-        renamed = dict(values)
-        for name, info in cls.model_fields.items():
-            shells = [held for held in info.metadata if isinstance(held, Shell)]
-            for old in (alias.replace("-", "_") for shell in shells for alias in shell.aliases):
-                if old in renamed and name in renamed:
-                    raise ValueError(f"{old} is an older name of {name}: give {name} only")
-                if old in renamed:
-                    renamed[name] = renamed.pop(old)
+        renamed = cls._renamed(values)
         with as_value_error():
             task = as_task(renamed.get("source"))
         if task is None:
@@ -84,6 +77,19 @@ class CommandOptions(Options):
         if any(name in renamed for name in CONSTRAINTS):  # another constraint than the task's
             defaults = {n: value for n, value in defaults.items() if n not in CONSTRAINTS}
         return defaults | renamed | {"source": task.data()}
+
+    @classmethod
+    def _renamed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Replace older names of fields. Raises ValueError if both names are given."""
+        renamed = dict(values)
+        for name, info in cls.model_fields.items():
+            shells = [held for held in info.metadata if isinstance(held, Shell)]
+            for old in (alias.replace("-", "_") for shell in shells for alias in shell.aliases):
+                if old in renamed and name in renamed:
+                    raise ValueError(f"{old} is an older name of {name}: give {name} only")
+                if old in renamed:
+                    renamed[name] = renamed.pop(old)
+        return renamed
 
 
 class OtherSplit(NamedTuple):

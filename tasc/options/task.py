@@ -184,6 +184,21 @@ def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
 
     Raises InputError if the file cannot be read, has unknown keys, or a value is wrong.
     """
+    raw = _read_keys(path)
+    data, beside = _find(raw["path"], path.parent)
+    for name in _FILES:
+        if isinstance(raw.get(name), str) and (path.parent / raw[name]).is_file():
+            raw[name] = str(path.parent / raw[name])
+    try:
+        task = Task(**{**raw, **typed, "path": data})
+    except ValidationError as error:
+        raise InputError(f"{path}: {'; '.join(explain(error.errors()))}: fix the file") from None
+    task._written, task._beside = {"path": str(path), **typed}, beside
+    return task
+
+
+def _read_keys(path: Path) -> dict[str, Any]:
+    """Read the keys of a task file, among them the path of its data."""
     if not path.is_file():
         raise InputError(f"{path}: no such task file: check the path")
     raw, twice = read_yaml(path)
@@ -196,16 +211,7 @@ def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
         raise InputError(f"{path}: unknown key {unknown[0]!r:.60}: use one of {known}")
     if is_task_file(raw["path"]):
         raise InputError(f"{path}: path {raw['path']!r:.60} is another task file: give the data")
-    data, beside = _find(raw["path"], path.parent)
-    for name in _FILES:
-        if isinstance(raw.get(name), str) and (path.parent / raw[name]).is_file():
-            raw[name] = str(path.parent / raw[name])
-    try:
-        task = Task(**{**raw, **typed, "path": data})
-    except ValidationError as error:
-        raise InputError(f"{path}: {'; '.join(explain(error.errors()))}: fix the file") from None
-    task._written, task._beside = {"path": str(path), **typed}, beside
-    return task
+    return raw
 
 
 def _find(data: str, folder: Path) -> tuple[str, bool]:

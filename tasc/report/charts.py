@@ -59,7 +59,7 @@ def chart(
     *,
     log: str = "",
     highest: float | None = None,
-    marks: Mapping[float, str] | None = None,
+    marks: Mapping[float, str] = {},
 ) -> Chart:
     """Draw lines of (x, y); axes in ``log``, as "x", are logarithmic, others begin at 0.
 
@@ -80,12 +80,12 @@ def chart(
         for points in drawn.values():
             marker = "o" if len(points) == 1 else ""  # a line of one point is nothing to see
             axes.plot(*zip(*points, strict=True), marker=marker, clip_on=not marker)
-        for at in marks or {}:
+        for at in marks:
             axes.axvline(at, color=_SOFT, linewidth=1, linestyle=":")
         _lay_out(axes, log, highest)
         if "x" not in log and all(x == int(x) for points in drawn.values() for x, _ in points):
             axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
-        _name_marks(axes, marks or {})
+        _name_marks(axes, marks)
         axes.set_xlabel(x_label)
         return Chart(title, y_label, tuple(drawn), _svg(figure))
 

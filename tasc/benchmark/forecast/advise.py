@@ -6,6 +6,7 @@ The analysis does not know drafters, so both meet here. Nothing imports torch: w
 
 import numpy as np
 
+from tasc.analysis.outputs import Outputs
 from tasc.analysis.report import Analysis
 from tasc.analysis.sample import SAMPLE
 from tasc.analysis.tokens import expand
@@ -35,29 +36,37 @@ def simulations_of(
     once = analysis.searched
     if once is None:
         return None
-    weights = once.weights.copy()
-    if held_out is not None:
-        prompts, outputs = held_out.prompts, held_out.outputs
+    if held_out is None:
+        prompts, outputs, weights = _hold_out(analysis, once)
     else:
-        count = analysis.report.samples
-        most = max(count // _HELD_OUT_EVERY, min(count // 2, FEWEST))
-        rows = analysis.scan.rows[:most]
-        prompts, outputs = [prompt for prompt, _ in rows], [output for _, output in rows]
-        distinct = {text: i for i, text in enumerate(once.texts)}
-        for text in outputs:
-            if text in distinct:  # a sample of the outputs may lack it
-                weights[distinct[text]] -= 1
+        prompts, outputs, weights = held_out.prompts, held_out.outputs, once.weights
     if not outputs:
         return None
-    # Each output as often as it occurs; all less often if that exceeds SAMPLE.
-    lengths = np.array([len(text) for text in once.texts])
-    share = min(1.0, SAMPLE / max(int(weights @ lengths), 1))
-    times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
-    repeated = np.repeat(np.arange(len(weights)), times.astype(np.int64))
-    known = expand(once.encoded, repeated).split()
+    known = expand(once.encoded, _drawn(once, weights)).split()
     limits = (LONGEST, cost.chains_only, cost.drafts_first) if cost else ()
     references = References.of(tokenizer, prompts, outputs, *limits)
     return Simulations(known, references, cost)
+
+
+def _hold_out(analysis: Analysis, once: Outputs) -> tuple[list[str], list[str], np.ndarray]:
+    """Return prompts and outputs that are held out, and the weights of the texts without them."""
+    count, weights = analysis.report.samples, once.weights.copy()
+    most = max(count // _HELD_OUT_EVERY, min(count // 2, FEWEST))
+    rows = analysis.scan.rows[:most]
+    prompts, outputs = [prompt for prompt, _ in rows], [output for _, output in rows]
+    distinct = {text: i for i, text in enumerate(once.texts)}
+    for text in outputs:
+        if text in distinct:  # a sample of the outputs may lack it
+            weights[distinct[text]] -= 1
+    return prompts, outputs, weights
+
+
+def _drawn(once: Outputs, weights: np.ndarray) -> np.ndarray:
+    """Return the index of each text as often as it occurs; all less often above SAMPLE."""
+    lengths = np.array([len(text) for text in once.texts])
+    share = min(1.0, SAMPLE / max(int(weights @ lengths), 1))
+    times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
+    return np.repeat(np.arange(len(weights)), times.astype(np.int64))
 
 
 def served_drafts(engine: str, chains: Search) -> ServedDrafts:

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tasc.benchmark.forecast.tune import Simulations, speeds
+from tasc.benchmark.forecast.tune import Simulations, figures
 from tasc.benchmark.results.search import PredictedMethod, Structured
 from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters import DEFAULT_BUDGET, parse
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.simulate import References, simulate
+from tasc.decoding.simulate import simulate
+from tasc.decoding.steps import StepStats
 
 _NGRAMS = f"tasc-spec:budget={DEFAULT_BUDGET}"
 _METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both", _NGRAMS, True))
@@ -32,19 +33,18 @@ def predict_structured(
         return Structured(
             samples=0, constraint=name, valid=share, determined=0, decisions=0, methods=()
         )
-    references = _some(every, valid)
-    targets = references.targets()
-    saved, total = sum(determined(grammar, target) for target in targets), sum(map(len, targets))
-    plain, rows = simulate(Autoregressive, references, 0), []
-    tried = [(*method, simulations, grammar) for method in _METHODS]
+    own = _some(simulations, valid)
+    tried = [(*method, own, grammar) for method in _METHODS]
     if augmented:
-        tried += [("both, with new tokens", _NGRAMS, True, *augmented)]
-    for label, text, constrained, runs, own in tried:
-        method, written = parse(text), _some(runs.references, valid)
-        known = Resources(runs.known, written.end, grammar=own if constrained else None)
-        steps = simulate(method.prepare(known), written, method.budget)
-        times = {} if cost is None else speeds(steps, plain, references.unread, cost)
-        rows.append(PredictedMethod(name=label, **steps.to_dict(), **times))
+        more, with_tokens = augmented
+        tried += [("both, with new tokens", _NGRAMS, True, _some(more, valid), with_tokens)]
+    prompts, targets = own.references.unread, own.references.targets()
+    plain = simulate(Autoregressive, own.references, 0)
+    rows = []
+    for label, method, constrained, runs, fitting in tried:
+        steps = _simulate(method, runs, fitting if constrained else None)
+        rows.append(PredictedMethod(name=label, **figures(steps, plain, prompts, cost)))
+    saved, total = sum(determined(grammar, target) for target in targets), sum(map(len, targets))
     return Structured(
         samples=len(valid),
         constraint=name,
@@ -55,10 +55,17 @@ def predict_structured(
     )
 
 
-def _some(references: References, chosen: Sequence[int]) -> References:
-    sides = references.prompts, references.outputs
+def _simulate(text: str, simulations: Simulations, grammar: Grammar | None) -> StepStats:
+    method, references = parse(text), simulations.references
+    known = Resources(simulations.known, references.end, grammar=grammar)
+    return simulate(method.prepare(known), references, method.budget)
+
+
+def _some(simulations: Simulations, chosen: Sequence[int]) -> Simulations:
+    sides = simulations.references.prompts, simulations.references.outputs
     prompts, outputs = ([texts[i] for i in chosen] for texts in sides)
-    return replace(references, prompts=prompts, outputs=outputs)
+    references = replace(simulations.references, prompts=prompts, outputs=outputs)
+    return replace(simulations, references=references)
 
 
 def determined(grammar: Grammar, output: np.ndarray) -> int:

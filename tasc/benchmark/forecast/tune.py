@@ -115,10 +115,8 @@ def search(
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
         for setting, steps in zip(new, in_order(runs.run(Simulations.run, new)), strict=True):
-            times = {} if cost is None else speeds(steps, plain, references.unread, cost)
-            trials[setting] = Trial(
-                setting=setting, method=setting.method, **steps.to_dict(), **times
-            )
+            found = figures(steps, plain, references.unread, cost)
+            trials[setting] = Trial(setting=setting, method=setting.method, **found)
             progress("simulate drafts", len(trials), total)
         done = [trials[setting] for setting in settings]
         return [t.tokens_per_step if t.speedup is None else t.speedup for t in done]
@@ -135,15 +133,18 @@ def search(
     )
 
 
-def speeds(
-    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: CostModel
+def figures(
+    steps: StepStats, plain: StepStats, prompts: Sequence[np.ndarray], cost: CostModel | None
 ) -> dict[str, Any]:
-    """Predict the time of an output, and the speed-up over ``plain``."""
+    """Return the fields of ``StepFigures``; with T(k), also the speed-up over ``plain``."""
+    if cost is None:
+        return steps.to_dict()
     ms = steps.ms_per_sample(prompts, cost)
     speedup = plain.ms_per_sample(prompts, cost) / ms
     by_turn = (stats.ms_by_turn(prompts, cost) for stats in (plain, steps))
     interval = speedup_interval(speedup, *by_turn)
-    return {"ms_per_sample": ms, "speedup": speedup, "speedup_interval": interval}
+    times = {"ms_per_sample": ms, "speedup": speedup, "speedup_interval": interval}
+    return steps.to_dict() | times
 
 
 def coordinate_search(

@@ -24,6 +24,14 @@ REPEATED = 10
 FEW_WORDS = 1_000
 # Without a tokenizer: share by which the outputs' entropy is at least below the inputs'.
 LOWER_SHARE = 0.10
+_SHORT = (
+    "An output takes {:.1f} decoding steps on average, including its end token: there is nothing "
+    "to save, prefill dominates."
+)
+_ON_TOP = (
+    "Fine-tune with the new tokens if you can train the model, and draft on top; TASC-spec alone "
+    "needs no training."
+)
 
 
 def decide(
@@ -48,22 +56,21 @@ def decide(
         return _from_words(report)
     steps = report.tokens.output.tokens_per_sample + 1
     if steps < SHORT_STEPS:
-        short = (
-            f"An output takes {steps:.1f} decoding steps on average, including its end token: "
-            "there is nothing to save, prefill dominates."
-        )
-        return Verdict("neither", (short,))
+        return Verdict("neither", (_SHORT.format(steps),))
     fine_tune, speculate = _worth(new_tokens.step_ratio), _drafts_pay(drafts)
-    choice: Choice = "too little data" if speculate is None else "neither"
-    if fine_tune or speculate:
-        choice = "both" if fine_tune and speculate else "TASC-ft" if fine_tune else "TASC-spec"
+    choice = _choice(fine_tune, speculate)
     reasons = [_of_fine_tuning(steps, new_tokens, fine_tune), _of_speculation(drafts, speculate)]
     if choice == "both":
-        reasons.append(
-            "Fine-tune with the new tokens if you can train the model, and draft on top; TASC-spec "
-            "alone needs no training."
-        )
+        reasons.append(_ON_TOP)
     return Verdict(choice, tuple(reasons))
+
+
+def _choice(fine_tune: bool, speculate: bool | None) -> Choice:
+    if fine_tune:
+        return "both" if speculate else "TASC-ft"
+    if speculate is None:
+        return "too little data"
+    return "TASC-spec" if speculate else "neither"
 
 
 def _worth(ratio: float) -> bool:

@@ -9,12 +9,11 @@ from tasc.report.html import template
 
 def render(results: AnalysisResults) -> str:
     """Return the page of an analysis."""
-    return template("tasc.benchmark", "analysis.html").render(
-        results=results, charts=list(_charts(results))
-    )
+    charts = [*_of_words(results), *_of_tokens(results), *_of_costs(results)]
+    return template("tasc.benchmark", "analysis.html").render(results=results, charts=charts)
 
 
-def _charts(results: AnalysisResults) -> Iterator[Chart]:
+def _of_words(results: AnalysisResults) -> Iterator[Chart]:
     sides = {"inputs": results.input, "outputs": results.output}
     yield chart(
         "Coverage of word bigrams",
@@ -30,24 +29,31 @@ def _charts(results: AnalysisResults) -> Iterator[Chart]:
         "words in an n-gram",
         "bits",
     )
-    if results.tokens is not None:
-        before, after = results.tokens.frequency
-        yield chart(
-            "Output tokens by frequency",
-            {"without new tokens": before, "with new tokens": after},
-            "most frequent tokens",
-            "share of occurrences",
-            log="x",
-            highest=1,
-        )
-        size = results.recommended_size
-        yield chart(
-            "Steps saved by new tokens",
-            {"predicted": [(p.added, p.step_ratio) for p in results.budgets]},
-            "new tokens",
-            "× fewer decoding steps",
-            marks={size.budget: f"recommended: {size.budget:,} tokens"} if size else {},
-        )
+
+
+def _of_tokens(results: AnalysisResults) -> Iterator[Chart]:
+    if results.tokens is None:
+        return
+    before, after = results.tokens.frequency
+    yield chart(
+        "Output tokens by frequency",
+        {"without new tokens": before, "with new tokens": after},
+        "most frequent tokens",
+        "share of occurrences",
+        log="x",
+        highest=1,
+    )
+    size = results.recommended_size
+    yield chart(
+        "Steps saved by new tokens",
+        {"predicted": [(p.added, p.step_ratio) for p in results.budgets]},
+        "new tokens",
+        "× fewer decoding steps",
+        marks={size.budget: f"recommended: {size.budget:,} tokens"} if size else {},
+    )
+
+
+def _of_costs(results: AnalysisResults) -> Iterator[Chart]:
     if results.drafting and (cost := results.drafting.cost):  # T(k) of the model was measured
         pairs = zip(cost.sizes, cost.seconds, strict=True)
         yield chart(

@@ -118,20 +118,19 @@ def comparisons(cells: Sequence[Cell], settings: Settings) -> tuple[CellComparis
     """Compare every cell with the first model's first method, and with its own model's."""
     overall, speeds = cells[0], Speeds(cells[0].samples, settings.turn)
     own: dict[str, Cell] = {}
-    result = []
+    compared = []
     for cell in cells:
         base = own.setdefault(cell.model, cell)
         bases = [base] if base is overall else [base, overall]
-        result += [
-            CellComparison(
-                model=cell.model,
-                method=cell.method,
-                against=CellName(model=other.model, method=other.method),
-                speedup=cell.speedup(other),
-                speedup_interval=speeds.ratio(cell, other).interval,
-                fewer_steps=other.decoding_steps / cell.decoding_steps,
-            )
-            for other in bases
-            if other is not cell
-        ]
-    return tuple(result)
+        compared += [(cell, other) for other in bases if other is not cell]
+    return tuple(
+        CellComparison(
+            model=cell.model,
+            method=cell.method,
+            against=CellName(model=other.model, method=other.method),
+            speedup=cell.speedup(other),
+            speedup_interval=speeds.ratio(cell, other).interval,
+            fewer_steps=other.decoding_steps / cell.decoding_steps,
+        )
+        for cell, other in compared
+    )

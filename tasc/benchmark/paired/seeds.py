@@ -24,20 +24,19 @@ def seeds(cells: Sequence[Cell]) -> tuple[Seeds, ...]:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((name_of(cell.model), cell.method), []).append(cell)
-    return tuple(
-        Seeds(
-            model=model,
-            method=method,
-            models=tuple(cell.model for cell in group),
-            ms_per_sample=_spread([cell.ms_per_sample for cell in group]),
-            decoding_steps_per_output=_spread([c.decoding_steps_per_output for c in group]),
-            speedup=_spread([cell.speedup(cells[0]) for cell in group]),
-            quality={
-                name: _spread([cell.quality[name] for cell in group]) for name in group[0].quality
-            },
-        )
-        for (model, method), group in groups.items()
-        if len(group) > 1
+    return tuple(_summary(group, cells[0]) for group in groups.values() if len(group) > 1)
+
+
+def _summary(group: Sequence[Cell], base: Cell) -> Seeds:
+    metrics = group[0].quality
+    return Seeds(
+        model=name_of(group[0].model),
+        method=group[0].method,
+        models=tuple(cell.model for cell in group),
+        ms_per_sample=_spread([cell.ms_per_sample for cell in group]),
+        decoding_steps_per_output=_spread([cell.decoding_steps_per_output for cell in group]),
+        speedup=_spread([cell.speedup(base) for cell in group]),
+        quality={name: _spread([cell.quality[name] for cell in group]) for name in metrics},
     )
 
 
@@ -56,16 +55,16 @@ def seeds_pairs(rows: Sequence[Seeds]) -> tuple[SeedsPair, ...]:
         SeedsPair(
             model=own.model,
             against=other.model,
-            quality={
-                name: SeedsDifference(
-                    difference=spread.mean - other.quality[name].mean,
-                    interval=welch(spread.values, other.quality[name].values),
-                )
-                for name, spread in own.quality.items()
-            },
+            quality={name: _difference(own, other, name) for name in own.quality},
         )
         for other, own in combinations(first.values(), 2)
     )
+
+
+def _difference(own: Seeds, other: Seeds, metric: str) -> SeedsDifference:
+    spread, against = own.quality[metric], other.quality[metric]
+    interval = welch(spread.values, against.values)
+    return SeedsDifference(difference=spread.mean - against.mean, interval=interval)
 
 
 def welch(values: Sequence[float], others: Sequence[float]) -> Interval:

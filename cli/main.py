@@ -90,23 +90,16 @@ def _main(arguments: list[str] | None) -> NoReturn:
             raise
         _refuse(f"the package {error.name} is not installed: reinstall tasc with pip")
     except Exception as error:
-        if (why := _system_problem(error)) is None:
+        refused = system_error(error)  # such as a full disk or a deleted folder
+        if refused is None:
             raise
-        _refuse(why)
+        what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
+        _refuse(f"system error: {what}; check free space and permissions, then run again")
     if code == INTERRUPTED:  # typer catches the interrupt and prints nothing
         note("interrupted: no incomplete output is left; run again")
     if sys.stdout:
         sys.stdout.flush()  # raises BrokenPipeError here, where it is handled
     sys.exit(code)
-
-
-def _system_problem(error: Exception) -> str | None:
-    """Return what the system refused, such as a full disk or a deleted folder; None if nothing."""
-    refused = system_error(error)
-    if refused is None:
-        return None
-    what = f"{refused.filename}: {refused.strerror}" if refused.filename else str(refused)
-    return f"system error: {what}; check free space and permissions, then run again"
 
 
 def _refuse(why: str) -> NoReturn:

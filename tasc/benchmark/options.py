@@ -196,26 +196,22 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         return self
 
     @model_validator(mode="after")
-    def _divisible(self) -> Self:
+    def _runnable(self) -> Self:
         if self.executor != "local" and self.slice is None:
             raise ValueError("executor: without slice, one worker decodes all samples: set slice")
         if self.executor != "local" and not any(parse(text).name == "ar" for text in self.methods):
             raise ValueError(
                 "executor: speed-ups need plain decoding on the same machine: add method ar"
             )
+        if self.dtype == "int8" and (self.kernels == "torch" or self.compile):
+            wrong = "compile" if self.compile else "kernels"
+            raise ValueError(f"dtype: int8 needs packed weights: remove {wrong}")
         turn = turn_length(self.batch_size)
         if self.slice is not None and self.slice % turn:
             raise ValueError(
                 f"slice: {self.slice} is not a multiple of {turn}, the number of samples per turn "
                 f"with batch_size {self.batch_size}: change slice"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _packed(self) -> Self:
-        if self.dtype == "int8" and (self.kernels == "torch" or self.compile):
-            wrong = "compile" if self.compile else "kernels"
-            raise ValueError(f"dtype: int8 needs packed weights: remove {wrong}")
         return self
 
     @model_validator(mode="after")

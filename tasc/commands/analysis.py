@@ -88,10 +88,8 @@ class _Forecast:
     def new_tokens(self) -> Prediction:
         """Predictions for several numbers of new tokens, and the recommended one."""
         searched, texts = self.found.searched, self.held_out.outputs if self.held_out else ()
-        if not searched:
-            return Prediction()
         rest = self.options, texts, self.rows, self.context.progress
-        return predict_budgets(searched, self.tokenizer, *rest)
+        return predict_budgets(searched, self.tokenizer, *rest) if searched else Prediction()
 
     def trim(self) -> tuple[TrimPoint, ...]:
         """Predict a smaller vocabulary; nothing for a tokenizer without a model."""

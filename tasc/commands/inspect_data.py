@@ -118,6 +118,9 @@ def inspect_data(options: DataOptions) -> DataReport:
     encoded = tokenizer.encode(corpus.outputs)
     outputs = np.diff(encoded.offsets)
     back = tokenizer.decode_batch([tokens.tolist() for tokens in encoded.split()])
+    count = min(options.samples, len(corpus.examples))
+    chosen = sorted(random.Random(options.seed).sample(range(len(corpus.examples)), count))
+    strings = tokenizer.vocabulary()
     return DataReport(
         path=corpus.source.path,
         split=corpus.split,
@@ -134,7 +137,7 @@ def inspect_data(options: DataOptions) -> DataReport:
         together=_quantiles(prompts + outputs + 1),
         rewritten=sum(map(ne, back, corpus.outputs)),
         cuts=_cuts(prompts, outputs, options),
-        samples=_samples(tokenizer, corpus, options),
+        samples=tuple(_sample(tokenizer, strings, corpus, i, options.max_length) for i in chosen),
     )
 
 
@@ -153,16 +156,6 @@ def _cuts(prompts: np.ndarray, outputs: np.ndarray, options: DataOptions) -> Cut
         outputs=sum(now < output + 1 for (_, output), (_, now) in pairs),
         unfinished=int((outputs > options.max_new_tokens).sum()),
     )
-
-
-def _samples(
-    tokenizer: LoadedTokenizer, corpus: Corpus, options: DataOptions
-) -> tuple[Sample, ...]:
-    """Draw examples and return them as training reads them."""
-    count = min(options.samples, len(corpus.examples))
-    chosen = sorted(random.Random(options.seed).sample(range(len(corpus.examples)), count))
-    strings = tokenizer.vocabulary()
-    return tuple(_sample(tokenizer, strings, corpus, i, options.max_length) for i in chosen)
 
 
 def _sample(

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from ipaddress import ip_address
 from typing import Annotated, Any, Self, TypeVar
 
@@ -94,18 +95,17 @@ class Client:
         self.address, self.model, self._timeout = address, model, timeout
         self._fixed = {"temperature": 0.0, "max_tokens": max_tokens}
         omitted: Any = dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
-        http = openai.DefaultAsyncHttpxClient(
-            trust_env=not address.local,
-            follow_redirects=False,
-            event_hooks={"response": [_bounded(_BYTES + _BYTES_PER_TOKEN * max_tokens)]},
-        )
         self._client: Any = openai.AsyncOpenAI(
             base_url=address.url,
             api_key=os.environ.get(KEY) or "none",
             default_headers=omitted | {"Accept-Encoding": "identity"},
             max_retries=0,
             timeout=timeout,
-            http_client=http,
+            http_client=openai.DefaultAsyncHttpxClient(
+                trust_env=not address.local,
+                follow_redirects=False,
+                event_hooks={"response": [_bounded(_BYTES + _BYTES_PER_TOKEN * max_tokens)]},
+            ),
         )
 
     async def __aenter__(self) -> Self:
@@ -170,7 +170,11 @@ def _bounded(most: int) -> Callable[[Any], Any]:
 
     A compressed response fails at once: its size says nothing about the memory that it takes.
     """
-    from httpx2 import ByteStream  # openai's HTTP library
+    import openai
+
+    # The package of the client's HTTP library: its name depends on the version of openai.
+    library = openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0]
+    stream_of = import_module(library).ByteStream
 
     async def read(response: Any) -> None:  # noqa: ANN401
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -181,6 +185,6 @@ def _bounded(most: int) -> Callable[[Any], Any]:
             if len(body) > most:
                 raise RequestError(f"the answer is longer than {most:,} bytes")
         await response.stream.aclose()
-        response.stream = ByteStream(bytes(body))
+        response.stream = stream_of(bytes(body))
 
     return read

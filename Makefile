@@ -268,11 +268,12 @@ dist: $(VENV)/.dependencies  ## sdist and manylinux wheel in dist/, tried in an 
 clean:
 	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache
 
+# Python compiles the modules that it loads; pip would compile all, which takes over a minute.
 $(VENV)/.dependencies: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing dependencies into $(VENV)"
 	@$(BIN)/python -c $(DEPENDENCIES) > $(VENV)/requirements.txt
-	@$(PIP) install -c constraints.txt -r $(VENV)/requirements.txt
+	@$(PIP) install --no-compile -c constraints.txt -r $(VENV)/requirements.txt
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dependencies

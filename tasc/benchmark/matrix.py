@@ -1,6 +1,7 @@
 """Models × methods: run every cell on every sample, in turn, so that drift hits all alike."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,10 +154,15 @@ def run(
     measured: MutableMapping[Turn, list[Generation]] | None = None,
     progress: Progress = silent,
 ) -> list[Cell]:
-    """Decode all prompts with every cell. ``measured`` turns are not repeated; others are added."""
+    """Decode all prompts with every cell, or those for which ``options.minutes`` suffice.
+
+    ``measured`` turns are not repeated; others are added.
+    """
     known = {} if measured is None else measured
     for part in cut(slice(0, len(cells[0].prompts)), options.slice):
         decode_slice(cells, part, options, known, progress)
+    for cell in cells:
+        cell.prompts = cell.prompts[: len(cell.runs[0])]
     return cells
 
 
@@ -176,8 +182,11 @@ def decode_slice(
     """Decode a slice of the samples with every cell, and append the outputs to the cells' runs.
 
     One machine decodes a slice, and drafters that learn from outputs start again in each. Tokens
-    with which all prompts begin are read once per model, before anything is measured.
+    with which all prompts begin are read once per model, before anything is measured. If decoding
+    takes longer than ``options.minutes``, the slice ends with the turn at which their share for
+    one repeat is over.
     """
+    left = 60 * options.minutes / options.repeats if options.minutes else math.inf
     samples, length = part.stop - part.start, turn_length(options.batch_size)
     turns = cut(part, length)
     every = itertools.product(range(options.repeats), turns, range(len(cells)))
@@ -205,8 +214,12 @@ def decode_slice(
                 elif cell.method.learns and (repeat, i) in unfinished:
                     decode(cell, cell.prompts, turn, options)  # what it learnt, it learns again
                 cell.runs[repeat] += measured[key]
+                left -= sum(generation.timeline.total for generation in measured[key])
             done = repeat * samples + turn.stop - part.start
             progress("decode", done, options.repeats * samples)
+            if repeat == 0 and left < 0:
+                turns = cut(slice(part.start, turn.stop), length)
+                break
 
 
 def share(cells: Sequence[Cell]) -> None:

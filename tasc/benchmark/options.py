@@ -90,6 +90,13 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     dtype: DecodingDtype = "float32"
     device: Device = "auto"
     repeats: int = Field(1, ge=1, le=1000, description="Number of passes over all samples.")
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        le=10**6,
+        description="Stop decoding after this many minutes, with the samples that every model and "
+        "method has decoded by then; samples are in random order.",
+    )
     slice: Annotated[int | None, Shell(default="all")] = Field(
         None,
         ge=1,
@@ -206,6 +213,8 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         if self.dtype == "int8" and (self.kernels == "torch" or self.compile):
             wrong = "compile" if self.compile else "kernels"
             raise ValueError(f"dtype: int8 needs packed weights: remove {wrong}")
+        if self.minutes is not None and self.slice is not None:
+            raise ValueError("minutes and slice exclude each other: remove one")
         turn = turn_length(self.batch_size)
         if self.slice is not None and self.slice % turn:
             raise ValueError(

@@ -1,7 +1,8 @@
 """One bench from options to results: load, run every cell, describe."""
 
+import random
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -37,12 +38,16 @@ def bench(
     What was measured is kept in ``work``, from which the next call of the same may ``resume``.
     """
     facts = run_facts()
+    if options.minutes:  # the samples for which they suffice are a random draw
+        shuffled = random.Random(options.seed).sample(test.examples, len(test.examples))
+        test = replace(test, examples=tuple(shuffled))
     judging = judge.find_model(options)
     loading = Bench(corpus, test, options, torch.get_num_threads())
     cells = loading.load(progress)
     measured = matrix.Measured(work, resume=resume)
     if options.executor == "local":
         matrix.run(cells, options, measured, progress)
+        test = replace(test, examples=test.examples[: len(cells[0].prompts)])
     else:
         decode_elsewhere(cells, loading, work, resume=resume, progress=progress)
         matrix.share(cells)

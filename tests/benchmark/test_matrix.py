@@ -3,15 +3,19 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tasc.benchmark import matrix
 from tasc.benchmark.matrix import Loaded, prepare, run
-from tasc.decoding.decode import generate
+from tasc.decoding.core.generation import Timeline
+from tasc.decoding.decode import Generation, generate
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.target import Target
 from tests.options import BenchOptions
 from tests.pico import build_model
+
+METHODS = "ar", "tasc-spec", "prompt-lookup", "suffix"
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +41,36 @@ def test_an_adapting_method_begins_each_repeat_without_the_outputs_that_it_decod
     assert accepted(repeats=2, warmup=1) == [alone, alone]
 
 
-def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(bench, monkeypatch):
+@pytest.fixture
+def decoded(bench, monkeypatch):
+    """Return the cells of four methods on 30 samples, and their turns; a sample takes a second."""
     model, _ = bench
     split: Any = SimpleNamespace(prompts=["x"] * 30, outputs=["x"] * 30, examples=[None] * 30)
+    made = Generation(np.zeros(1), timeline=Timeline(forward=1.0))
 
-    def order(seed):
+    def decoded(**given):
         seen = []
 
         def decode(cell, prompts, turn, options):
             seen.append((turn.start, cell.method.label))
-            return ["made"] * (turn.stop - turn.start)
+            return [made] * (turn.stop - turn.start)
 
         monkeypatch.setattr(matrix, "decode", decode)
-        methods = ("ar", "tasc-spec", "prompt-lookup", "suffix")
-        options = BenchOptions(methods=methods, repeats=2, warmup=0, seed=seed)
+        options = BenchOptions(methods=METHODS, repeats=2, warmup=0, **given)
         cells = run(prepare([model], split, split, options), options)
-        assert all(cell.runs == [["made"] * 30] * 2 for cell in cells)
-        return seen
+        return [[len(samples) for samples in (cell.prompts, *cell.runs)] for cell in cells], seen
 
-    seen = order(3)
+    return decoded
+
+
+def test_all_cells_stop_after_the_same_sample_when_their_minutes_are_over(decoded):
+    assert decoded(minutes=1)[0] == [[8] * 3] * 4  # half a minute for each repeat
+    assert decoded(minutes=4)[0] == [[30] * 3] * 4
+
+
+def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(decoded):
+    samples, seen = decoded(seed=3)
+    assert samples == [[30] * 3] * 4
     turns = [seen[i : i + 4] for i in range(0, len(seen), 4)]
     assert [turn[0][0] for turn in turns] == [*range(30)] * 2  # interleaved, sample by sample
     assert all(len(set(turn)) == 4 for turn in turns)
@@ -63,7 +78,7 @@ def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(bench, monkeypatc
     assert len(set(orders)) > 10
     for cell in orders[0]:  # none runs first much more often than the others
         assert 5 <= sum(order[0] == cell for order in orders) <= 27
-    assert order(3) == seen != order(4)
+    assert decoded(seed=3)[1] == seen != decoded(seed=4)[1]
 
 
 def test_the_common_beginning_of_prompts_is_read_before_anything_is_measured(bench):

@@ -70,6 +70,8 @@ class Settings(Record):
     batch_size: int
     turn: int
     """Samples that a cell decodes before the next cell's turn."""
+    minutes: float | None = None
+    """Minutes of decoding after which no further samples were decoded; None for all samples."""
     slice: int | None = None
     """Samples after which methods that learn from outputs restart; None for all."""
     sampling: SamplingSettings | None

@@ -44,6 +44,7 @@ class Fit:
     epochs: float = _EPOCHS
     limit: int | None = None  # training examples; None for all
     test: int = _TEST  # test examples
+    minutes: float | None = None  # of decoding them; None for any
 
 
 def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | None) -> Fit:
@@ -79,6 +80,7 @@ def within(
 
     One training step of each kind is measured. The baseline and TASC-ft train on the same number
     of tokens, for at least two epochs, and are evaluated on ``validation`` examples after each.
+    Decoding stops when the rest is over: outputs may be longer than the references.
     Raises InputError if the time is too short.
     """
     training, decoding = _measure(made, model, tokenizer, corpus)
@@ -89,23 +91,27 @@ def within(
     # A pass over n examples is n * training, for each model, and the validation's forwards.
     passes = (seconds - test * tested) / (2 * training)
     count, validated = len(corpus.examples), _FORWARD * validation
-    epochs = passes / (count + validated)
-    if epochs >= _FEWEST_EPOCHS:
-        return replace(made, epochs=min(np.floor(2 * epochs) / 2, _MOST_EPOCHS), test=test)
-    # --limit bounds the validation examples, too.
-    share = passes / _FEWEST_EPOCHS
-    limit = int(max(share - validated, share / (1 + _FORWARD * SHARE))) // 50 * 50
-    if limit < _FEWEST:
-        fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD * SHARE) * (_FEWEST + 50)
-        least = max(fewest / (1 - _BENCH_SHARE), fewest + _FEWEST_TESTED * tested) / _SPARE
-        raise InputError(
-            f"{hours:g} hours are too short on this machine: a training example takes "
-            f"{training:.2g} s and a test example {tested:.2g} s: give --hours "
-            f"{np.ceil(least / 360) / 10:g} or more, or a smaller model"
-        )
-    batch = _batch(min(limit, count) * _FEWEST_EPOCHS)
-    made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
-    return replace(made, epochs=_FEWEST_EPOCHS, limit=min(limit, count), test=test)
+    epochs = min(np.floor(2 * passes / (count + validated)) / 2, _MOST_EPOCHS)
+    limit = None
+    if epochs < _FEWEST_EPOCHS:
+        # --limit bounds the validation examples, too.
+        share = passes / _FEWEST_EPOCHS
+        limit = int(max(share - validated, share / (1 + _FORWARD * SHARE))) // 50 * 50
+        if limit < _FEWEST:
+            fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD * SHARE) * (_FEWEST + 50)
+            least = max(fewest / (1 - _BENCH_SHARE), fewest + _FEWEST_TESTED * tested) / _SPARE
+            raise InputError(
+                f"{hours:g} hours are too short on this machine: a training example takes "
+                f"{training:.2g} s and a test example {tested:.2g} s: give --hours "
+                f"{np.ceil(least / 360) / 10:g} or more, or a smaller model"
+            )
+        epochs, limit = _FEWEST_EPOCHS, min(limit, count)
+        validated = min(validated, _FORWARD * SHARE * limit)
+        batch = _batch(limit * epochs)
+        made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
+    trained = 2 * training * epochs * ((limit or count) + validated)
+    minutes = (seconds - trained) / 60
+    return replace(made, epochs=epochs, limit=limit, test=test, minutes=minutes)
 
 
 def _batch(seen: float) -> int:

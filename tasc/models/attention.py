@@ -65,6 +65,30 @@ def check_stateless(model: PreTrainedModel) -> None:
         )
 
 
+def replace(model: PreTrainedModel) -> None:
+    """Replace the attention of ``model`` by this one.
+
+    Raises UnavailableError for a model whose attention transformers cannot replace.
+    """
+    if model.config._attn_implementation != NAME:
+        model.set_attn_implementation(register())
+    if model.config._attn_implementation != NAME:
+        raise UnavailableError(
+            f"{type(model).__name__} does not let its attention be replaced: decode it with "
+            "transformers"
+        )
+
+
+def most_positions(model: PreTrainedModel) -> int:
+    """Return the number of positions that ``model`` can attend over; 0: any."""
+    config = model.config.get_text_config()
+    positions = int(getattr(config, "max_position_embeddings", 0) or 0)
+    if "chunked_attention" not in layer_types(model):
+        return positions
+    chunk = int(config.attention_chunk_size)  # our mask does not hide other chunks
+    return min(positions or chunk, chunk)
+
+
 def attend(
     module: torch.nn.Module,
     query: torch.Tensor,

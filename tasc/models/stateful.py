@@ -64,11 +64,7 @@ class StatefulTarget(Target):
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
-        if len(self.sequences) + len(prompts) > self.size:
-            raise InputError(
-                f"{len(prompts)} sequences cannot join {len(self.sequences)} in a batch of "
-                f"{self.size}"
-            )
+        self._check_fits(len(prompts), len(self.sequences))
         self.capture_hidden = self.capture_hidden or hidden
         joining = [_Decoded(self, self.capacity) for _ in prompts]
         outputs = [self._read(s, p, last=1) for s, p in zip(joining, prompts, strict=True)]

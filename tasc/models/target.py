@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
-from tasc.errors import InputError, UnavailableError
+from tasc.errors import InputError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
@@ -20,7 +20,7 @@ from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 from tasc.models.prefix import Prefix
 from tasc.models.ragged import Ragged
-from tasc.models.trees import Tree, after, step_inputs
+from tasc.models.trees import Tree, after, padded, step_inputs
 
 
 class Target:
@@ -45,19 +45,11 @@ class Target:
         Raises UnavailableError for a model whose attention transformers cannot replace, or that
         stores more than keys and values, unless ``chains_only``.
         """
-        config = model.config.get_text_config()
-        layers = attention.layer_types(model)
         if not self.chains_only:
             attention.check_stateless(model)
         own = model.config._attn_implementation
         self.own_attention = own if own != attention.NAME else "eager"  # every model has it
-        if own != attention.NAME:
-            model.set_attn_implementation(attention.register())
-        if model.config._attn_implementation != attention.NAME:
-            raise UnavailableError(
-                f"{type(model).__name__} does not let its attention be replaced: decode it with "
-                "transformers"
-            )
+        attention.replace(model)
         self.model = model.eval()
         fuse(model)
         parameters = inspect.signature(model.forward).parameters
@@ -65,10 +57,7 @@ class Target:
         self.device = model.device
         self.flattens = self.device.type == "cpu" and not self.chains_only  # see tasc.models.ragged
         self.kinds = attention.layer_kinds(model)
-        self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
-        if "chunked_attention" in layers:  # our mask does not hide other chunks
-            chunk = int(config.attention_chunk_size)
-            self.max_positions = min(self.max_positions or chunk, chunk)
+        self.max_positions = attention.most_positions(model)
         self.kv_cache: KVCache
         self.prefix: Prefix | None = None
         self.capture_hidden = False
@@ -141,33 +130,25 @@ class Target:
 
         With ``hidden``, keep the hidden states of this forward and all later ones.
         """
-        kv_cache = self.kv_cache
-        if len(kv_cache.lengths) + len(prompts) > kv_cache.rows:
-            raise InputError(
-                f"{len(prompts)} sequences cannot join {len(kv_cache.lengths)} in a batch of "
-                f"{kv_cache.rows}"
-            )
+        self._check_fits(len(prompts), len(self.kv_cache.lengths))
         self.capture_hidden = self.capture_hidden or hidden
         lengths = np.array([len(p) for p in prompts])
         shared = self._shared_by(prompts)
         known = 0 if shared is None else len(shared.tokens)
-        ids = np.zeros((len(prompts), lengths.max() - known), np.int64)
-        for row, prompt in zip(ids, prompts, strict=True):
-            row[: len(prompt) - known] = prompt[known:]
+        ids = padded([prompt[known:] for prompt in prompts]).to(self.device)
         # No mask: causal attention does not see the padding after a prompt.
         positions = torch.arange(known, lengths.max(), device=self.device).expand(len(prompts), -1)
         last, which = np.unique(lengths - known - 1, return_inverse=True)
-        kv_cache.open(len(prompts), {} if shared is None else shared.blocks)
-        logits = self.forward(
-            self.cache,
-            torch.from_numpy(ids).to(self.device),
-            positions,
-            None,
-            torch.from_numpy(last).to(self.device),
-        )
-        kv_cache.fill(lengths.tolist())
+        self.kv_cache.open(len(prompts), {} if shared is None else shared.blocks)
+        rows = torch.from_numpy(last).to(self.device)
+        logits = self.forward(self.cache, ids, positions, None, rows)
+        self.kv_cache.fill(lengths.tolist())
         self._prepend_shared(known)
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
+
+    def _check_fits(self, joining: int, present: int) -> None:
+        if present + joining > self.size:
+            raise InputError(f"{joining} sequences cannot join {present} in a batch of {self.size}")
 
     def _prepend_shared(self, known: int) -> None:
         """Put the states of the ``known`` shared tokens before the states of a later forward."""

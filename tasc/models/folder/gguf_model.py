@@ -101,34 +101,48 @@ def _config(header: GgufHeader) -> dict[str, Any]:
             f"{header.path} is a model of architecture {kind!r:.60}, but tasc reads GGUF files of "
             f"{', '.join(_CLASSES)}: use the model's folder in transformers' format"
         )
-    heads = _size(header, f"{kind}.attention.head_count")
-    width = _size(header, f"{kind}.embedding_length")
-    size = _size(header, f"{kind}.attention.key_length", width // heads)
-    _check_plain(header, kind, size)
-    matrices = [t for t in header.tensors.values() if len(t.shape) > 1]
-    half = library().GGMLQuantizationType.BF16
-    config = {
+    sizes = _sizes(header, kind)
+    _check_plain(header, kind, sizes["head_dim"])
+    return {
         "architectures": [_CLASSES[kind]],
         "model_type": kind,
+        **sizes,
+        "rms_norm_eps": header.get(f"{kind}.attention.layer_norm_rms_epsilon", float),
+        "rope_parameters": _rope(header, kind, sizes["head_dim"]),
+        "hidden_act": "silu",
+        "attention_bias": "blk.0.attn_q.bias" in header.tensors,
+        "tie_word_embeddings": "output.weight" not in header.tensors,
+        "dtype": _dtype(header),
+        **_special_ids(header),
+    }
+
+
+def _sizes(header: GgufHeader, kind: str) -> dict[str, int]:
+    """Return the sizes of the model by their names in config.json."""
+    heads = _size(header, f"{kind}.attention.head_count")
+    width = _size(header, f"{kind}.embedding_length")
+    return {
         "vocab_size": _tensor(header, "token_embd.weight").shape[0],
         "hidden_size": width,
         "intermediate_size": _size(header, f"{kind}.feed_forward_length"),
         "num_hidden_layers": _size(header, f"{kind}.block_count"),
         "num_attention_heads": heads,
         "num_key_value_heads": _size(header, f"{kind}.attention.head_count_kv", heads),
-        "head_dim": size,
+        "head_dim": _size(header, f"{kind}.attention.key_length", width // heads),
         "max_position_embeddings": _size(header, f"{kind}.context_length"),
-        "rms_norm_eps": header.get(f"{kind}.attention.layer_norm_rms_epsilon", float),
-        "rope_parameters": _rope(header, kind, size),
-        "hidden_act": "silu",
-        "attention_bias": "blk.0.attn_q.bias" in header.tensors,
-        "tie_word_embeddings": "output.weight" not in header.tensors,
-        "dtype": "bfloat16" if all(t.kind == half for t in matrices) else "float32",
     }
-    for name, field in {"bos": "bos", "eos": "eos", "pad": "padding"}.items():
-        position = header.fields.get(f"tokenizer.ggml.{field}_token_id")
-        config[f"{name}_token_id"] = position if type(position) is int else None
-    return config
+
+
+def _dtype(header: GgufHeader) -> str:
+    half = library().GGMLQuantizationType.BF16
+    matrices = [tensor for tensor in header.tensors.values() if len(tensor.shape) > 1]
+    return "bfloat16" if all(matrix.kind == half for matrix in matrices) else "float32"
+
+
+def _special_ids(header: GgufHeader) -> dict[str, int | None]:
+    names = {"bos": "bos", "eos": "eos", "pad": "padding"}
+    ids = {name: header.fields.get(f"tokenizer.ggml.{names[name]}_token_id") for name in names}
+    return {f"{name}_token_id": i if type(i) is int else None for name, i in ids.items()}
 
 
 def _size(header: GgufHeader, name: str, default: int | None = None) -> int:

@@ -19,7 +19,7 @@ from tasc.errors import InputError, IntegrityError
 from tasc.models.folder.files import AGAIN, CONFIG, Shapes, elements, read_json
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-_ADAPTER = "adapter_config.json"
+_ADAPTER, _GENERATION = "adapter_config.json", "generation_config.json"
 _LAYERS = re.compile(r"layers?$|depth$|blocks$|types$")
 _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
@@ -37,21 +37,10 @@ _SLACK = 1 << 20
 def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json of a causal language model that needs no code of its own.
 
-    Raises InputError for any other model.
+    Raises InputError for any other model, and for a generation_config.json that is not JSON.
     """
     what = f"model {folder}"
-    if not folder.is_dir():
-        raise InputError(f"{what} is a file: give the folder that contains config.json")
-    if not (folder / CONFIG).exists():
-        if (folder / _ADAPTER).exists():
-            raise InputError(
-                f"{what} is an adapter, not a model: run tasc finetune with --merge, and give the "
-                "folder model/ that it writes"
-            )
-        raise InputError(
-            f"{what} has no config.json, so it is not a model folder: give one that transformers' "
-            "save_pretrained wrote"
-        )
+    _check_complete(what, folder)
     config = read_json(folder / CONFIG, what)
     if (folder / _ADAPTER).exists():
         raise InputError(
@@ -61,7 +50,26 @@ def read_config(folder: Path) -> dict[str, Any]:
     _check_kind(what, config)
     _check_quantisation(what, config)
     _check_references(what, config)
+    if (folder / _GENERATION).exists():
+        read_json(folder / _GENERATION, what)
     return config
+
+
+def _check_complete(what: str, folder: Path) -> None:
+    """Reject a folder without config.json."""
+    if not folder.is_dir():
+        raise InputError(f"{what} is a file: give the folder that contains config.json")
+    if (folder / CONFIG).exists():
+        return
+    if (folder / _ADAPTER).exists():
+        raise InputError(
+            f"{what} is an adapter, not a model: run tasc finetune with --merge, and give the "
+            "folder model/ that it writes"
+        )
+    raise InputError(
+        f"{what} has no config.json, so it is not a model folder: give one that transformers' "
+        "save_pretrained wrote"
+    )
 
 
 def check_numbers(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
@@ -116,12 +124,7 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
 
     Raises InputError and IntegrityError, and whatever the model raises.
     """
-    end = getattr(model.generation_config, "eos_token_id", None)
-    if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
-        raise InputError(
-            f"model {path}: the end token {_short(end)} is not a token id: correct eos_token_id in "
-            "generation_config.json"
-        )
+    _check_end(path, model)
     ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
     try:
         with torch.inference_mode():
@@ -136,6 +139,15 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
     if logits.isnan().any():
         raise IntegrityError(
             f"model {path}: its logits are NaN, so its weights or config.json are damaged: {AGAIN}"
+        )
+
+
+def _check_end(path: str, model: PreTrainedModel) -> None:
+    end = getattr(model.generation_config, "eos_token_id", None)
+    if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
+        raise InputError(
+            f"model {path}: the end token {_short(end)} is not a token id: correct eos_token_id in "
+            "generation_config.json"
         )
 
 

@@ -66,10 +66,7 @@ def check_stateless(model: PreTrainedModel) -> None:
 
 
 def replace(model: PreTrainedModel) -> None:
-    """Replace the attention of ``model`` by this one.
-
-    Raises UnavailableError for a model whose attention transformers cannot replace.
-    """
+    """Replace the attention of ``model``, or raise UnavailableError if transformers cannot."""
     if model.config._attn_implementation != NAME:
         model.set_attn_implementation(register())
     if model.config._attn_implementation != NAME:
@@ -147,7 +144,6 @@ class _Heads:
             self.mask = base & self._window(window, position_ids)
 
     def have_kernel(self) -> bool:
-        """Return whether the native kernel takes these heads."""
         query, key = self.query, self.key
         return (
             not torch.compiler.is_compiling()
@@ -206,7 +202,6 @@ class _Heads:
         return self._unfolded(weights @ self.value)
 
     def attend_fused(self) -> torch.Tensor:
-        """Attend with torch's kernels."""
         query, key, mask = self.query, self.key, self.mask
         queries = query.shape[2]
         if mask is None and queries not in (1, key.shape[2]):
@@ -228,7 +223,6 @@ class _Heads:
         return self.query.reshape(len(self.query), self.key.shape[1], -1, self.query.shape[3])
 
     def _unfolded(self, attended: torch.Tensor) -> torch.Tensor:
-        """Return what the folded queries attended to as (B, q, H, d)."""
         return attended.reshape(*self.query.shape[:3], self.value.shape[3]).transpose(1, 2)
 
     def _tiled(self, mask: torch.Tensor) -> torch.Tensor:

@@ -101,7 +101,6 @@ def measured_cost(target: Target, *, fresh: bool = False) -> CostModel:
 
 
 def _identity(target: Target) -> dict[str, Any]:
-    """Return everything that T(k) depends on."""
     cuda = target.device.type == "cuda"
     return {
         "format": _FORMAT,

@@ -123,7 +123,14 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             f"draft head {folder} holds no EAGLE head: give the folder that tasc finetune "
             "--draft-head writes, or train one with it"
         )
-    _check_sizes(folder, values, model)
+    rows, d = model.get_input_embeddings().weight.shape
+    width = model.get_output_embeddings().weight.shape[1]
+    head_files.check(folder, values, d, rows)
+    if d != width:
+        raise InputError(
+            f"the model has embeddings of size {d} and an LM head of size {width}, but draft head "
+            f"{folder} needs one size for both: use a method without a head, such as tasc-spec"
+        )
     config = {key: value for key, value in values.items() if key in _CONFIG_KEYS}
     weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     try:
@@ -138,18 +145,6 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             "fetch or train it again"
         ) from error
     return head
-
-
-def _check_sizes(folder: Path, values: dict[str, Any], model: PreTrainedModel) -> None:
-    """Raise InputError unless a head of config.json ``values`` fits ``model``."""
-    rows, d = model.get_input_embeddings().weight.shape
-    width = model.get_output_embeddings().weight.shape[1]
-    head_files.check(folder, values, d, rows)
-    if d != width:
-        raise InputError(
-            f"the model has embeddings of size {d} and an LM head of size {width}, but draft head "
-            f"{folder} needs one size for both: use a method without a head, such as tasc-spec"
-        )
 
 
 def _built(folder: Path, values: dict[str, Any], weights: dict[str, Tensor]) -> DraftHead:

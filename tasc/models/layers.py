@@ -103,7 +103,6 @@ class FusedLayer:
         return out
 
     def _is_off(self) -> bool:
-        """Return whether the layer runs as it was."""
         other = self.attention.config._attn_implementation != attention.NAME
         return other or torch.is_grad_enabled() or torch.compiler.is_compiling()
 

@@ -79,7 +79,6 @@ def load_model(
 
 
 def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
-    """Read a model whose files are checked."""
     model: PreTrainedModel
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, use_safetensors=True, output_loading_info=True, **_LOCAL, **options

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
@@ -20,7 +22,7 @@ from tasc.models.layers import fuse
 from tasc.models.packed import native_threads
 from tasc.models.prefix import Prefix
 from tasc.models.ragged import Ragged
-from tasc.models.trees import Tree, after, padded, step_inputs
+from tasc.models.trees import Tree, after, step_inputs
 
 
 class Target:
@@ -61,7 +63,7 @@ class Target:
         self.kv_cache: KVCache
         self.prefix: Prefix | None = None
         self.capture_hidden = False
-        self.states: torch.Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
+        self.states: Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
 
     @cached_property
     def head(self) -> CertifiedHead | None:
@@ -84,7 +86,7 @@ class Target:
         vocabulary = int(self.model.config.get_text_config().vocab_size)
         return (np.arange(1, count + 1) * 7919 % vocabulary).astype(np.int32)
 
-    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+    def prefill(self, prompt: np.ndarray, room: int) -> Tensor:
         """Begin with one ``prompt`` (L,) int32 and ``room`` after it; return its logits (1, V)."""
         self.check(prompt, room)
         self.begin(len(prompt) + room)
@@ -125,7 +127,7 @@ class Target:
             self.begin(1)
 
     @torch.inference_mode()
-    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> Tensor:
         """Read ``prompts``, each (L_i,) int32, as new sequences; return their last logits (r, V).
 
         With ``hidden``, keep the hidden states of this forward and all later ones.
@@ -135,7 +137,8 @@ class Target:
         lengths = np.array([len(p) for p in prompts])
         shared = self._shared_by(prompts)
         known = 0 if shared is None else len(shared.tokens)
-        ids = padded([prompt[known:] for prompt in prompts]).to(self.device)
+        unread = [torch.from_numpy(prompt[known:]).long() for prompt in prompts]
+        ids = pad_sequence(unread, batch_first=True).to(self.device)
         # No mask: causal attention does not see the padding after a prompt.
         positions = torch.arange(known, lengths.max(), device=self.device).expand(len(prompts), -1)
         last, which = np.unique(lengths - known - 1, return_inverse=True)
@@ -178,7 +181,7 @@ class Target:
         return self.drafts_first and self.size == 1 and unread <= LONGEST_CHAIN
 
     @torch.inference_mode()
-    def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> torch.Tensor:
+    def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> Tensor:
         """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
 
         It is one forward. Then all is as after ``score`` with the prompt's last token. ``hidden``
@@ -198,7 +201,7 @@ class Target:
         self.kv_cache.advance(count)
 
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> Tensor:
         """Return the logits (B, 1 + n, V) of each sequence's ``last`` token and tree.
 
         Entry 0 is after the last token, entry i + 1 after node i. n is the size of the largest
@@ -212,7 +215,7 @@ class Target:
         inputs, at = (torch.from_numpy(each).to(self.device) for each in (ids, positions))
         visible = None if mask is None else torch.from_numpy(mask).to(self.device)
         if not flattens:
-            rows: int | torch.Tensor = queries - skipped if skipped else 0
+            rows: int | Tensor = queries - skipped if skipped else 0
             if skipped and self.capture_hidden:  # of all tokens: Gemma 4 drops some for a number
                 rows = torch.arange(skipped, queries, device=self.device)
             return self.forward(self.cache, inputs, at, visible, rows)
@@ -254,11 +257,11 @@ class Target:
     def forward(
         self,
         cache: Cache,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        mask: torch.Tensor | None,
-        rows: int | torch.Tensor = 0,
-    ) -> torch.Tensor:
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        rows: int | Tensor = 0,
+    ) -> Tensor:
         """Run the model on ``ids`` (B, q) at ``positions`` (B, q), after the contents of ``cache``.
 
         ``mask`` is as in ``attention.attend``. Returns logits (B, r, V) of the last ``rows``
@@ -276,7 +279,7 @@ class Target:
                 logits_to_keep=rows,
                 **{self.cache_argument: cache},
             )
-        logits: torch.Tensor = out.logits
+        logits: Tensor = out.logits
         return logits
 
     def _store_states(self, _module: object, _inputs: object, out: ModelOutput) -> None:

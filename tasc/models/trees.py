@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from tasc.backend.tree import tree_inputs
 
@@ -15,14 +14,6 @@ def after(prompt: np.ndarray, tree: Tree) -> Tree:
     """Return ``prompt`` (L,) int32 without its first token, as a chain with ``tree`` at its end."""
     chain = np.arange(-1, len(prompt) - 2, dtype=np.int32)
     return np.append(prompt[1:], tree[0]), np.append(chain, tree[1] + np.int32(len(chain)))
-
-
-def padded(rows: Sequence[np.ndarray]) -> torch.Tensor:
-    """Return ``rows`` of tokens (L_i,) as (B, L) int64, with zeros after the shorter ones."""
-    ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
-    for own, row in zip(ids, rows, strict=True):
-        own[: len(row)] = row
-    return torch.from_numpy(ids)
 
 
 def step_inputs(

@@ -4,6 +4,7 @@ The numbers in config.json decide how much time and memory building takes. Numbe
 the weights are rejected first.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +57,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _check_complete(what: str, folder: Path) -> None:
-    """Reject a folder without config.json."""
     if not folder.is_dir():
         raise InputError(f"{what} is a file: give the folder that contains config.json")
     if (folder / CONFIG).exists():
@@ -101,8 +101,7 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
     """
     if not skeleton.config.get_text_config().num_hidden_layers >= 1:
         raise InputError(f"model {folder}: config.json says no layers: {AGAIN}")
-    parameters = dict(skeleton.named_parameters())
-    needed = sum(p.numel() for p in parameters.values())
+    needed = sum(p.numel() for p in skeleton.parameters())
     stored = elements(shapes) * (_PACKED if packed else 1)
     computed = sum(b.numel() for b in skeleton.buffers())
     if needed > 2 * stored + _SLACK or computed > max(_BUFFERS, stored):
@@ -110,9 +109,14 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
             f"model {folder}: config.json describes a model of {needed + computed:,} numbers, but "
             f"the weights have {stored:,}: {AGAIN}"
         )
-    for name, parameter in parameters.items():
+    if not packed:
+        _check_shapes(folder, skeleton, shapes)
+
+
+def _check_shapes(folder: Path, skeleton: PreTrainedModel, shapes: Shapes) -> None:
+    for name, parameter in skeleton.named_parameters():
         shape = shapes.get(name)
-        if shape is not None and not packed and elements({name: shape}) != parameter.numel():
+        if shape is not None and math.prod(shape) != parameter.numel():
             raise IntegrityError(
                 f"model {folder}: {name} is {tuple(shape)} in the weights and "
                 f"{tuple(parameter.shape)} by config.json: {AGAIN}"
@@ -152,12 +156,7 @@ def _check_end(path: str, model: PreTrainedModel) -> None:
 
 
 def _check_kind(what: str, config: dict[str, Any]) -> None:
-    names = config.get("architectures") or []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(
-            f"{what}: architectures in config.json is {_short(names)}, not a list of names: {AGAIN}"
-        )
-    kind = config.get("model_type")
+    names, kind = _architectures(what, config), config.get("model_type")
     causal = any(name.endswith(_CAUSAL) for name in names) or (
         not names and isinstance(kind, str) and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     )
@@ -173,6 +172,15 @@ def _check_kind(what: str, config: dict[str, Any]) -> None:
             f"{what}: this version of transformers does not know model_type {_short(kind)}{own}: "
             "use a model of another architecture"
         )
+
+
+def _architectures(what: str, config: dict[str, Any]) -> list[str]:
+    names = config.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"{what}: architectures in config.json is {_short(names)}, not a list of names: {AGAIN}"
+        )
+    return names
 
 
 def _check_quantisation(what: str, config: dict[str, Any]) -> None:

@@ -72,9 +72,7 @@ def _open_locked(work: Path, output: Path) -> int:
             continue
         except OSError as error:
             raise InputError(_not_ours(work, error.strerror)) from error
-        locked = folders.lock(
-            handle
-        )  # None: the file system has no locks, so nothing can be excluded
+        locked = folders.lock(handle)  # None: there are no locks, so nothing can be excluded
         if locked is not False and folders.is_at(work, handle):
             return handle
         os.close(handle)

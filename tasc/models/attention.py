@@ -219,7 +219,7 @@ class _Heads:
         ).transpose(1, 2)
 
     def _folded(self) -> torch.Tensor:
-        """Return the queries (B, H_kv, H / H_kv * q, d), those of a group as of one head."""
+        """Return the queries (B, H_kv, H / H_kv * q, d): a group is more queries of one head."""
         return self.query.reshape(len(self.query), self.key.shape[1], -1, self.query.shape[3])
 
     def _unfolded(self, attended: torch.Tensor) -> torch.Tensor:

@@ -54,7 +54,7 @@ def test_a_work_folder_of_others_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="files tasc did not write"):
             make(tmp_path / "out")
     (work / "key").write_text(STEP.key)
-    monkeypatch.setattr("tasc.files.resume.owner_of_new", lambda folder: os.geteuid() + 1)
+    monkeypatch.setattr("tasc.files.folders.owner_of_new", lambda folder: os.geteuid() + 1)
     with pytest.raises(InputError, match="belongs to another user"):
         make(tmp_path / "out")
     assert (work / "thesis.txt").read_text() == "mine"

@@ -194,31 +194,31 @@ def load_counted(folder: Path) -> Counted:
     Raises IntegrityError if a file is missing or damaged.
     """
     try:
-        with safe_open(folder / FILE, framework="numpy") as held:
-            arrays = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118
-            facts = json.loads((held.metadata() or {})["facts"])
-        for name, array in arrays.items():
-            if array.dtype != _DTYPES[name.partition(".")[2]] or array.ndim != 1:
-                raise ValueError(f"{name} is {array.dtype} {array.shape}")
-        texts = _unpacked("rows", arrays)
-        hashes = arrays["rows.hashes"].tolist()
-        weights = arrays["sample.weights"]
-        sample = Distinct(_unpacked("sample", arrays), weights)
-        if len(sample.texts) != len(weights) or weights.min(initial=1) < 1:
+        arrays, facts = _read(folder / FILE)
+        sample = Distinct(_unpacked("sample", arrays), arrays["sample.weights"])
+        if len(sample.texts) != len(sample.weights) or sample.weights.min(initial=1) < 1:
             raise ValueError("texts and weights do not fit together")
-        return Counted(
-            _number(facts["samples"]),
-            _number(facts["dropped"]),
-            _side("input", folder, facts["input"], arrays),
-            _side("output", folder, facts["output"], arrays),
-            sample,
-            arrays["sample.hashes"],
-            list(zip(hashes, texts[::2], texts[1::2], strict=True)),
-        )
+        samples, dropped = (_number(facts[name]) for name in ("samples", "dropped"))
+        before, after = (_side(name, folder, facts[name], arrays) for name in ("input", "output"))
+        texts, chosen = _unpacked("rows", arrays), arrays["rows.hashes"].tolist()
+        rows = list(zip(chosen, texts[::2], texts[1::2], strict=True))
+        hashes = arrays["sample.hashes"]
+        return Counted(samples, dropped, before, after, sample, hashes, rows)
     except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise IntegrityError(
             f"{folder / FILE} is damaged ({error}): run the command that made it again"
         ) from None
+
+
+def _read(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the arrays of a file, whose types are checked, and its facts, which are not."""
+    with safe_open(file, framework="numpy") as held:
+        arrays = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118
+        facts: dict[str, Any] = json.loads((held.metadata() or {})["facts"])
+    for name, array in arrays.items():
+        if array.dtype != _DTYPES[name.partition(".")[2]] or array.ndim != 1:
+            raise ValueError(f"{name} is {array.dtype} {array.shape}")
+    return arrays, facts
 
 
 def _side(

@@ -82,7 +82,6 @@ def curve(counts: Counts, times: Counts | None = None) -> tuple[tuple[int, float
 
 
 def _ranked(counts: Counts, times: Counts | None) -> tuple[Counts, Counts]:
-    """Return the compressed form of a distribution."""
     if times is None:
         counts, times = np.unique(counts[counts > 0], return_counts=True)
         counts, times = counts[::-1], times[::-1]

@@ -74,27 +74,29 @@ def analyze(
     """
     describe = partial(merge, counted) if counted else scan
     found = describe(stream, tokenizer, n_max=options.n_max, progress=progress)
-    inputs, outputs = found.input.words, found.output.words
     tokens, once = None, None
     if tokenizer is not None:
         once = Outputs.encode(found.sample, tokenizer, options.export)
         tokens = _tokens(found, once, tokenizer, options, progress)
-    before, after = inputs.bigrams, outputs.bigrams
+    return Analysis(_report(stream, found, tokens), found, once)
+
+
+def _report(stream: Stream, found: Scan, tokens: TokenReport | None) -> TaskReport:
+    before, after = found.input.words.bigrams, found.output.words.bigrams
     change = after.entropy_bits / before.entropy_bits - 1 if round(before.entropy_bits, 9) else 0.0
-    report = TaskReport(
+    return TaskReport(
         path=stream.source.path,
         split=stream.split,
         fingerprint=stream.fingerprint,
         samples=found.samples,
         dropped=found.dropped,
         distinct_outputs=found.distinct_outputs,
-        input=inputs,
-        output=outputs,
+        input=found.input.words,
+        output=found.output.words,
         entropy_change=change,
         coverage_ratio=before.n80 / max(after.n80, 1),
         tokens=tokens,
     )
-    return Analysis(report, found, once)
 
 
 def _tokens(

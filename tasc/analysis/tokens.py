@@ -45,7 +45,14 @@ def search(
     progress: Progress = silent,
 ) -> MergeResult:
     """Search for up to ``budget`` merges; they are nested, so one search covers all budgets."""
-    request = MergeRequest(
+    return merge_search(request(once, tokenizer, budget, options), progress)
+
+
+def request(
+    once: Outputs, tokenizer: LoadedTokenizer, budget: int, options: MergeSearchOptions
+) -> MergeRequest:
+    """Return the request of ``search``."""
+    return MergeRequest(
         tokens=once.encoded.tokens,
         offsets=once.encoded.offsets,
         weights=once.weights,
@@ -56,7 +63,6 @@ def search(
         alpha_pcs=options.pcs,
         boundaries=once.boundaries,
     )
-    return merge_search(request, progress)
 
 
 def merged_counts(counts: Int64, result: MergeResult, budget: int) -> Int64:

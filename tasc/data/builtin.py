@@ -91,9 +91,8 @@ _TASKS: dict[str, Callable[[], Rows]] = {"stdlib-tokens": _token_task, "stdlib-d
 def token_types(code: str) -> str:
     """Return the names of the token types of ``code``, separated by spaces."""
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
-    return " ".join(
-        tokenize.tok_name[token.type] for token in tokens if token.type != tokenize.ENDMARKER
-    )
+    types = (token.type for token in tokens)
+    return " ".join(tokenize.tok_name[kind] for kind in types if kind != tokenize.ENDMARKER)
 
 
 def _hash(text: str) -> int:
@@ -114,13 +113,7 @@ def _library() -> tuple[list[str], list[Documented]]:
         name = path.relative_to(root)
         if not _SKIPPED.isdisjoint(name.parts):
             continue
-        try:
-            text = path.read_text(encoding="utf-8")
-            with warnings.catch_warnings(action="ignore"):  # about invalid escapes
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError):
-            continue
-        lines = text.split("\n")  # like ast, which does not split at form feeds
+        lines, tree = _parsed(path)
         for node in _statements(tree.body):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 documented += _documented(name.as_posix(), node, lines)
@@ -128,6 +121,17 @@ def _library() -> tuple[list[str], list[Documented]]:
     if not snippets:
         raise InputError(f"{root}: no source of the standard library; use a file instead")
     return snippets, documented
+
+
+def _parsed(path: Path) -> tuple[list[str], ast.Module]:
+    """Return the lines and the tree of a module, both empty if it is not valid."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        with warnings.catch_warnings(action="ignore"):  # about invalid escapes
+            # Lines like those of ast, which does not split at form feeds.
+            return text.split("\n"), ast.parse(text)
+    except (SyntaxError, ValueError):
+        return [], ast.parse("")
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -163,10 +167,7 @@ def _documented(
     string = node.body[0]
     if node.body[1].lineno == string.end_lineno or string.lineno == node.lineno:
         return  # the docstring shares a line with code
-    rest = [
-        *lines[node.lineno - 1 : string.lineno - 1],
-        *lines[string.end_lineno : node.end_lineno],
-    ]
+    rest = lines[node.lineno - 1 : string.lineno - 1] + lines[string.end_lineno : node.end_lineno]
     function = textwrap.dedent("\n".join(rest))
     if not function.startswith(("def ", "async def ")):
         return  # a string without indentation prevented dedenting

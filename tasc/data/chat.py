@@ -85,10 +85,10 @@ def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
 def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
     columns = dict.fromkeys((source.input_column, source.output_column))
     for row in range(table.length):
-        parts = [_messages(table, name, row) for name in columns]
+        parts = [_Cell(table, name, row).messages() for name in columns]
         messages = [message for part in parts for message in part]
         begin = max(1, len(parts[0]) if len(parts) > 1 else 0)
-        tools = _tools(table, source.tools_column, row)
+        tools = _Cell(table, source.tools_column, row).tools() if source.tools_column else None
         answers = [i for i in range(begin, len(messages)) if messages[i]["role"] == _ANSWER]
         if len(answers) > _MOST_ANSWERS:
             raise InputError(
@@ -98,52 +98,59 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
         yield [(row, Turn(tuple(messages[:i]), messages[i], tools)) for i in answers]
 
 
-def _messages(table: Table, name: str, row: int) -> list[Message]:
-    listed = table.columns[name][row]
-    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
-        raise InputError(f"{table.where(row)}: column {name!r} is not a chat; {_ADVICE}")
-    return [_message(table, name, row, item) for item in listed]
+@dataclass(frozen=True)
+class _Cell:
+    """A value of a table that holds messages or tools."""
 
+    table: Table
+    column: str
+    row: int
 
-def _message(table: Table, name: str, row: int, item: Mapping[str, Any]) -> Message:
-    message = {key: value for key, value in item.items() if value is not None}
-    if "role" not in message and "from" in message:
-        message = {("content" if key == "value" else key): value for key, value in message.items()}
-        role = message.pop("from")
-        message["role"] = _ROLES.get(role, role) if isinstance(role, str) else role
-    if not isinstance(message.get("role"), str):
-        keys = ", ".join(map(str, item)) or "nothing"
-        raise InputError(
-            f"{table.where(row)}: a message in {name!r} has no role, only {keys:.100}; {_ADVICE}"
+    def error(self, text: str) -> InputError:
+        return InputError(f"{self.table.where(self.row)}: {text}")
+
+    def messages(self) -> list[Message]:
+        listed = self.table.columns[self.column][self.row]
+        if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
+            raise self.error(f"column {self.column!r} is not a chat; {_ADVICE}")
+        return [self._message(item) for item in listed]
+
+    def _message(self, item: Mapping[str, Any]) -> Message:
+        message = {key: value for key, value in item.items() if value is not None}
+        if "role" not in message and "from" in message:
+            message = {("content" if k == "value" else k): value for k, value in message.items()}
+            role = message.pop("from")
+            message["role"] = _ROLES.get(role, role) if isinstance(role, str) else role
+        if not isinstance(message.get("role"), str):
+            keys = ", ".join(map(str, item)) or "nothing"
+            raise self.error(
+                f"a message in {self.column!r} has no role, only {keys:.100}; {_ADVICE}"
+            )
+        if "content" in message:
+            message["content"] = self._content(message["content"])
+        return message
+
+    def _content(self, content: object) -> str:
+        """Return a message's text, which may be a list of parts."""
+        if not isinstance(content, list):
+            return self.table.text(self.column, self.row, content)
+        found = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+        parts = [part for part in found if isinstance(part, str)]
+        if len(parts) < len(content):
+            raise self.error(
+                f"a message in {self.column!r} has a part that is not text: write text parts only"
+            )
+        return "".join(parts)
+
+    def tools(self) -> list[Any] | None:
+        """Return the tools, which are a list of objects or its JSON; None if there are none."""
+        found = self.table.columns[self.column][self.row]
+        try:
+            found = json.loads(found) if isinstance(found, str) else found
+        except (ValueError, RecursionError):
+            found = False
+        if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
+            return found or None
+        raise self.error(
+            f"column {self.column!r} has no tools: write a list of JSON schemas, or null"
         )
-    if "content" in message:
-        message["content"] = _content(table, name, row, message["content"])
-    return message
-
-
-def _content(table: Table, name: str, row: int, content: object) -> str:
-    """Return a message's text, which may be a list of parts."""
-    if not isinstance(content, list):
-        return table.text(name, row, content)
-    found = (part.get("text") if isinstance(part, Mapping) else part for part in content)
-    parts = [part for part in found if isinstance(part, str)]
-    if len(parts) < len(content):
-        raise InputError(
-            f"{table.where(row)}: a message in {name!r} has a part that is not text: write text "
-            "parts only"
-        )
-    return "".join(parts)
-
-
-def _tools(table: Table, name: str | None, row: int) -> list[Any] | None:
-    """Return the tools of a row, which are a list of objects or its JSON."""
-    found = None if name is None else table.columns[name][row]
-    try:
-        found = json.loads(found) if isinstance(found, str) else found
-    except (ValueError, RecursionError):
-        found = False
-    if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
-        return found or None
-    raise InputError(
-        f"{table.where(row)}: column {name!r} has no tools: write a list of JSON schemas, or null"
-    )

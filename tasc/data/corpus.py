@@ -181,8 +181,7 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     Args:
         source: the data source.
         split: name of the split; "valid", "val" and "dev" mean "validation".
-        limit: maximum number of rows, sampled without replacement, in the original order.
-        seed: seed of the sample.
+        limit: maximum number of rows; fewer are sampled by ``seed``, and keep their order.
 
     Raises:
         InputError: the source, split or column does not exist, a file is malformed, or the split

@@ -1,6 +1,7 @@
 """Datasets on the Hugging Face Hub, read with `datasets`, which caches them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from tasc.data.foreign import one_line
@@ -15,8 +16,7 @@ _Result = TypeVar("_Result")
 def find_splits(source: Source) -> list[str]:
     """Return the names of the splits.
 
-    Raises InputError if the dataset or configuration does not exist, UnavailableError if the Hub
-    cannot be reached.
+    Raises InputError for an unknown dataset or configuration, UnavailableError without the Hub.
     """
     import datasets
 
@@ -42,9 +42,8 @@ def _load(source: Source, split: str) -> tuple[str, Any]:
     import datasets
 
     split = choose_split(source.path, find_splits(source), split)
-    return split, _call(
-        source, lambda: datasets.load_dataset(source.path, source.config, split=split)
-    )
+    load = partial(datasets.load_dataset, source.path, source.config, split=split)
+    return split, _call(source, load)
 
 
 _ADVICE = "pass a file, a folder or another dataset"

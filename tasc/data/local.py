@@ -71,23 +71,21 @@ def find_splits(path: str) -> dict[str, list[Path]]:
     names = sorted(entry.name for entry in path_.iterdir() if entry.is_file())
     found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
-        match = _SPLIT_FILE.fullmatch(name)
-        if match:
+        if match := _SPLIT_FILE.fullmatch(name):
             split = "validation" if match[1] in VALIDATION_NAMES else match[1]
             found[split].append(path_ / name)
-    found = {split: files for split, files in found.items() if files}
+    if not any(found.values()):
+        raise InputError(
+            f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
+            f"…), but {', '.join(names[:8]) or 'no files'}: pass one file"
+        )
     for split, files in found.items():
         if len(files) > 1 and not all("-of-" in file.name for file in files):
             rivals = ", ".join(file.name for file in files)
             raise InputError(
                 f"{path} has several files for the split {split!r}, {rivals}: keep one"
             )
-    if not found:
-        raise InputError(
-            f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
-            f"…), but {', '.join(names[:8]) or 'no files'}: pass one file"
-        )
-    return found
+    return {split: files for split, files in found.items() if files}
 
 
 def read(source: Source, split: str) -> Table:
@@ -166,11 +164,15 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
             yield part, list(range(start, end))
             start = end
         return
+    yield from _entry_batches(span, columns, size)
+
+
+def _entry_batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
     entries = _entries(span)
     while chunk := list(islice(entries, size)):
         for row, at in chunk:
             if not all(name in row for name in columns):
-                check_columns(_where(path, [at], 0), row, columns)
+                check_columns(_where(span.path, [at], 0), row, columns)
         yield {n: [row[n] for row, _ in chunk] for n in columns}, [at for _, at in chunk]
 
 
@@ -182,7 +184,6 @@ def _where(path: Path, at: Sequence[int], position: int) -> str:
 
 
 def _by_line(path: Path) -> bool:
-    """Return whether a file has one row per line."""
     form = _format(path)
     return form == "lines" or (form == "json" and not _starts_with_list(path))
 

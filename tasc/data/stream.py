@@ -9,10 +9,10 @@ from tasc.data import local
 from tasc.data.corpus import ROWS, Corpus, Rows, as_recognised, load
 from tasc.data.local import Span
 from tasc.data.source import Source
+from tasc.files.packaged import sha256
 
 PIECE = 16 << 20  # most bytes or characters that a worker reads at a time
 _FEWEST, _SMALLEST = 32, 1 << 18  # number of pieces of a small split, and their least bytes
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class FileStream:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the bytes and of the input and output columns."""
+        """Hash of the whole files and of the input and output columns."""
         columns = f"{self.source.input_column}\0{self.source.output_column}"
         digest = hashlib.sha256(columns.encode())
         for span in self.spans:
-            digest.update(_hash(span))
+            digest.update(bytes.fromhex(sha256(span.path)))
         return digest.hexdigest()
 
     def rows(self) -> Iterator[Rows]:
@@ -96,15 +96,3 @@ def _between(stream: FileStream, begin: int, end: int) -> FileStream:
             spans.append(Span(span.path, span.number, low, high))
         at += size
     return FileStream(stream.source, stream.split, tuple(spans), stream.recognised)
-
-
-def _hash(span: Span) -> bytes:
-    with span.path.open("rb") as file:
-        if span.end is None:
-            return hashlib.file_digest(file, "sha256").digest()
-        digest, left = hashlib.sha256(), span.end - span.begin
-        file.seek(span.begin)
-        while left and (block := file.read(min(_BLOCK, left))):
-            digest.update(block)
-            left -= len(block)
-        return digest.digest()

@@ -65,9 +65,8 @@ def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) ->
     known = list(existing)
     missing = [name for name in wanted if name not in known]
     if missing:
-        listed = ", ".join(
-            str(name) if str(name).isprintable() else repr(name) for name in known[:_SHOWN]
-        )
+        shown = [str(name) if str(name).isprintable() else repr(name) for name in known[:_SHOWN]]
+        listed = ", ".join(shown)
         listed += f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise InputError(
             f"{where}: no column {missing[0]!r}; it has {listed or 'none'}: "

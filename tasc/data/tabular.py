@@ -62,7 +62,6 @@ def parquet_names(path: Path) -> list[str]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file, and raise InputError if it turns out to be invalid."""
     import pyarrow.parquet as pq
 
     source: Any = path
@@ -86,12 +85,10 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
     # Spreadsheets of countries with a decimal comma write semicolons.
     separator = max(_SEPARATORS, key=first.count)
     reader = csv.reader(chain([first], lines), strict=True, delimiter=separator)
-    width = None
+    width = 0
     try:
-        for row in reader:
-            if not row:
-                continue
-            width = len(row) if width is None else width
+        for row in filter(None, reader):
+            width = width or len(row)
             if len(row) > width:
                 raise InputError(
                     f"{path}:{reader.line_num}: {len(row)} fields in a table of {width} columns: "

@@ -62,7 +62,6 @@ class Entry:
 
 
 def _of(module: str) -> Start:
-    """Return the ``start`` of a module here, imported on the first call."""
     return lambda shared, workers: import_module(f"{__name__}.{module}").start(shared, workers)
 
 

@@ -47,7 +47,6 @@ def keep(
 
 
 def _write(files: Files, folder: Path) -> None:
-    """Write files into a folder that appears complete or not at all."""
     new = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
     new.mkdir()
     for name, contents in files.items():

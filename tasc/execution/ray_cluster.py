@@ -60,8 +60,7 @@ class Ray:
 def start(shared: object, workers: Workers) -> Iterator[Executor]:
     """Connect to a cluster or start a local one, and run workers there.
 
-    Raises:
-        UnavailableError: Ray is not installed, or there is no cluster at the address.
+    Raises UnavailableError if Ray is not installed, or there is no cluster at the address.
     """
     ray = _package(alone=workers.address is None)
     with _cluster(ray, workers):

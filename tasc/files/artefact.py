@@ -20,6 +20,7 @@ from tasc.environment import environment
 from tasc.errors import InputError, IntegrityError
 from tasc.files.disk import files_below, flush, flush_below, remedy, writing
 from tasc.files.folders import NEW, owner_of_new, publish
+from tasc.files.packaged import sha256
 from tasc.files.resume import resumable
 
 MANIFEST = "manifest.json"
@@ -57,9 +58,7 @@ class Workspace:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of an artefact folder.
 
-    Raises:
-        InputError: ``folder`` is not an artefact.
-        IntegrityError: its manifest cannot be read.
+    Raises InputError if it is not an artefact, IntegrityError if its manifest cannot be read.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -145,11 +144,8 @@ def create(
 
     The artefact is on the disk before it gets its name. If the body fails, ``output`` does not
     change, and checkpoints in ``work`` stay for a later run of the same step. Checkpoints of
-    another step are deleted; with ``insist`` they raise an error.
-
-    Raises:
-        InputError: another run is writing there, or other files are in the way.
-        StorageError: the disk is full.
+    another step are deleted; with ``insist`` they raise an error. Raises InputError if another run
+    is writing there or other files are in the way, StorageError if the disk is full.
     """
     check_output(output, force=force)
     with writing(output):
@@ -216,7 +212,6 @@ def _hash_file(path: Path) -> str:
     if path.exists() and not path.is_file():  # reading a pipe or a device may never end
         raise InputError(f"{path} is not a file: choose a file or a folder")
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}: choose a readable file") from error

@@ -75,7 +75,6 @@ class _Cursor:
         return self._data[self.at - size : self.at]
 
     def numbers(self, code: str, count: int = 1) -> tuple[Any, ...]:
-        """Return numbers of a type of ``struct``."""
         return struct.unpack(f"<{count}{code}", self.take(struct.calcsize(f"<{code}") * count))
 
     def text(self) -> str:

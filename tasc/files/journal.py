@@ -11,11 +11,7 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 class Journal(Generic[Line]):
-    """Records of one class, each written as soon as it exists.
-
-    Attributes:
-        lines: the complete records of an earlier run; empty without ``resume``.
-    """
+    """Records of one class, each written as soon as it exists; ``lines`` are an earlier run's."""
 
     def __init__(self, path: Path, kind: type[Line], *, resume: bool) -> None:
         """Read the records in ``path``, or start again without them.

@@ -26,18 +26,15 @@ PACKAGED = {
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         "HuggingFaceTB/SmolLM2-135M-Instruct",
-    ),
+    )
 }
 
 
 def gguf_file(path: str) -> Path | None:
     """Return the GGUF file that ``path`` is or names, or None if it is neither.
 
-    A file or folder with the name of a packaged model comes before that model.
-
-    Raises:
-        UnavailableError: the model's package is not installed.
-        IntegrityError: its file is damaged.
+    A file or folder with the name of a packaged model comes before that model. Raises
+    UnavailableError if the model's package is not installed, IntegrityError if its file is damaged.
     """
     file = Path(path).expanduser()
     if path in PACKAGED and not file.exists():

@@ -9,18 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tasc.errors import InputError
+from tasc.files import folders
 from tasc.files.disk import files_below
-from tasc.files.folders import (
-    NEW,
-    discard,
-    empty,
-    is_at,
-    lock,
-    open_folder,
-    owner_of_new,
-    recover,
-    remove,
-)
 
 _KEY = "key"  # the file with the key of the step that wrote the checkpoints
 _LONGEST = 200  # bytes of a name, so that it still fits into the usual 255 with ours around it
@@ -42,17 +32,14 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
     """Lock the work folder of ``output`` for a run of the step ``key``, and yield its path.
 
     Checkpoints of another step are deleted; with ``insist`` they raise an error. The folder is
-    deleted after the body. After a failure it stays if it holds checkpoints.
-
-    Raises:
-        InputError: another run holds the lock, the folder is not one of ours, or, with
-            ``insist``, its checkpoints belong to another step.
+    deleted after the body. After a failure it stays if it holds checkpoints. Raises InputError if
+    another run holds the lock, or the folder is not one of ours.
     """
     work = work_of(output)
     handle = _open_locked(work, output)
     try:
         found = _checked_key(handle, work)
-        recover(handle, output)
+        folders.recover(handle, output)
         if insist and found != key and _has_checkpoints(work):
             raise InputError(
                 f"the checkpoints in {work} belong to a run with other options, data or models, or "
@@ -61,15 +48,15 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
         ended = False
         try:
             if found != key:
-                empty(handle, _KEY)
+                folders.empty(handle, _KEY)
                 _write_key(handle, key)
             yield work
             ended = True
-            discard(handle, work, _KEY)
+            folders.discard(handle, work, _KEY)
         except BaseException:
-            remove(NEW, handle)
+            folders.remove(folders.NEW, handle)
             if ended or not _has_checkpoints(work):
-                discard(handle, work, _KEY)
+                folders.discard(handle, work, _KEY)
             raise
     finally:
         os.close(handle)
@@ -80,13 +67,13 @@ def _open_locked(work: Path, output: Path) -> int:
         with suppress(FileExistsError):
             work.mkdir()
         try:
-            handle = open_folder(work)
+            handle = folders.open_folder(work)
         except FileNotFoundError:  # another run has just ended and deleted it
             continue
         except OSError as error:
             raise InputError(_not_ours(work, error.strerror)) from error
-        locked = lock(handle)  # None: the file system has no locks, so nothing can be excluded
-        if locked is not False and is_at(work, handle):
+        locked = folders.lock(handle)  # None: there are no locks, so nothing can be excluded
+        if locked is not False and folders.is_at(work, handle):
             return handle
         os.close(handle)
         if locked is False:
@@ -96,7 +83,7 @@ def _open_locked(work: Path, output: Path) -> int:
 
 def _checked_key(handle: int, work: Path) -> str:
     """Return the key of the step that wrote the checkpoints, "" in a new folder."""
-    if os.fstat(handle).st_uid != owner_of_new(work.parent):
+    if os.fstat(handle).st_uid != folders.owner_of_new(work.parent):
         raise InputError(_not_ours(work, "it belongs to another user"))
     key = _read_key(handle)
     if not _HASH.fullmatch(key) and set(os.listdir(handle)) - {_KEY}:

@@ -18,8 +18,7 @@ _INSTEAD = "set TMPDIR to another folder for temporary files"
 def scratch(base: Path | None = None) -> Iterator[Path]:
     """Yield a new folder below ``base``, by default $TMPDIR, and delete it afterwards.
 
-    Raises:
-        StorageError: the disk is full.
+    Raises StorageError if the disk is full.
     """
     base = base or Path(tempfile.gettempdir())
     with writing(base, instead=_INSTEAD):
@@ -36,7 +35,6 @@ def scratch(base: Path | None = None) -> Iterator[Path]:
 
 
 def _make(base: Path) -> tuple[Path, int]:
-    """Make a folder and lock it until this process ends."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         with suppress(FileNotFoundError):  # another run's sweep deleted it before the lock

@@ -16,8 +16,7 @@ DEEPEST = 20
 def read_yaml(path: Path) -> tuple[Any, list[str]]:
     """Return a file's contents, and the keys that a mapping repeats: the last value wins.
 
-    Raises:
-        RecipeError: the file is not YAML, or larger or deeper than the limits above.
+    Raises RecipeError if the file is not YAML, or larger or deeper than the limits above.
     """
     repeated: list[str] = []
     try:

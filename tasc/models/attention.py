@@ -6,6 +6,7 @@ on CUDA no fused kernel combines it with a mask.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -64,6 +65,27 @@ def check_stateless(model: PreTrainedModel) -> None:
         )
 
 
+def replace(model: PreTrainedModel) -> None:
+    """Replace the attention of ``model``, or raise UnavailableError if transformers cannot."""
+    if model.config._attn_implementation != NAME:
+        model.set_attn_implementation(register())
+    if model.config._attn_implementation != NAME:
+        raise UnavailableError(
+            f"{type(model).__name__} does not let its attention be replaced: decode it with "
+            "transformers"
+        )
+
+
+def most_positions(model: PreTrainedModel) -> int:
+    """Return the number of positions that ``model`` can attend over; 0: any."""
+    config = model.config.get_text_config()
+    positions = int(getattr(config, "max_position_embeddings", 0) or 0)
+    if "chunked_attention" not in layer_types(model):
+        return positions
+    chunk = int(config.attention_chunk_size)  # our mask does not hide other chunks
+    return min(positions or chunk, chunk)
+
+
 def attend(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -90,131 +112,139 @@ def attend(
         position_ids = None if position_ids is None else placed.pad(position_ids)
         more = dropout, scaling, sliding_window, softcap, position_ids, s_aux
         return placed.flatten(attend(module, query, key, value, attention_mask, *more)[0]), None
-    queries, keys = query.shape[2], key.shape[2]
-    if attention_mask is not None and attention_mask.dtype == torch.int32:
-        near = attention_mask < (sliding_window or torch.iinfo(torch.int32).max)
-        attention_mask = (attention_mask >= 0) & near
-    elif sliding_window is not None and keys > sliding_window:
-        base = _causal(queries, keys, query.device) if attention_mask is None else attention_mask
-        attention_mask = base & _window(queries, keys, sliding_window, position_ids, query.device)
-    if _has_kernel(query, key, value):
-        return _native_attend(query, key, value, attention_mask, scaling, softcap, s_aux), None
+    heads = _Heads(query, key, value, attention_mask, scaling, softcap, s_aux)
+    heads.look_back(sliding_window, position_ids)
+    if heads.have_kernel():
+        return heads.attend_natively(), None
     if softcap is not None or s_aux is not None:
-        return _explicit(query, key, value, attention_mask, scaling, softcap, s_aux), None
-    if attention_mask is None and queries not in (1, keys):
-        attention_mask = _causal(queries, keys, query.device)
-    causal = attention_mask is None and queries > 1
-    grouped = query.shape[1] != key.shape[1]
-    if grouped and not causal and (queries <= _FEW or query.is_cuda):
-        folded = _fold(query, key.shape[1])
-        mask = None if attention_mask is None else _tile(attention_mask, query, key)
-        out = functional.scaled_dot_product_attention(folded, key, value, mask, scale=scaling)
-        return out.reshape(*query.shape[:3], value.shape[3]).transpose(1, 2), None
-    out = functional.scaled_dot_product_attention(
-        query, key, value, attention_mask, scale=scaling, is_causal=causal, enable_gqa=grouped
-    )
-    return out.transpose(1, 2), None
+        return heads.attend_explicitly(), None
+    return heads.attend_fused(), None
 
 
-def _has_kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
-    return (
-        not torch.compiler.is_compiling()
-        and query.device.type == "cpu"
-        and query.dtype == key.dtype
-        and query.dtype in packed.DTYPES
-        and key.shape[3] == value.shape[3]
-        and query.shape[3] <= _MAX_HEAD_DIM
-        and can_pack()
-        and not (torch.is_grad_enabled() and query.requires_grad)
-    )
+@dataclass(eq=False)
+class _Heads:
+    """The heads of a layer, with the mask and the options of ``attend``."""
 
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    mask: torch.Tensor | None
+    scaling: float | None
+    softcap: float | None
+    sinks: torch.Tensor | None
 
-def _native_attend(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
-    """Attend so that the bits of a query's output depend only on the keys that it attends to.
+    def look_back(self, window: int | None, position_ids: torch.Tensor | None) -> None:
+        """Make the mask one of truth values, which hides keys ``window`` or more positions back."""
+        keys = self.key.shape[2]
+        if self.mask is not None and self.mask.dtype == torch.int32:
+            near = self.mask < (window or torch.iinfo(torch.int32).max)
+            self.mask = (self.mask >= 0) & near
+        elif window is not None and keys > window:
+            base = self._causal() if self.mask is None else self.mask
+            self.mask = base & self._window(window, position_ids)
 
-    It takes these keys in the order of their slots, and adds by their rank among them. Matrix
-    products over all slots would add zeros for hidden keys in between, and so in another order.
-    """
-    batch, heads, queries, d = query.shape
-    query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in (query, key, value))
-    out = query.new_empty(batch, queries, heads, d)
-    strides = [x.stride()[:3] for x in (query, key, value)]
-    if mask is not None:
-        mask = mask.expand(batch, 1, queries, key.shape[2])
-        mask = mask if mask.stride(3) == 1 else mask.contiguous()
-        strides.append((mask.stride(0), mask.stride(2), 0))
-    if sinks is not None:
-        sinks = sinks.float().contiguous()
-    addresses = (0 if x is None else x.data_ptr() for x in (query, key, value, out, mask, sinks))
-    _native.attend(
-        tuple(addresses),
-        (batch, heads, key.shape[1], queries, key.shape[2], d),
-        (*strides, (0, 0, 0))[:4],
-        query.dtype == torch.bfloat16,
-        scaling or d**-0.5,
-        softcap or 0.0,
-        packed.thread_pool(),
-    )
-    return out
+    def have_kernel(self) -> bool:
+        query, key = self.query, self.key
+        return (
+            not torch.compiler.is_compiling()
+            and query.device.type == "cpu"
+            and query.dtype == key.dtype
+            and query.dtype in packed.DTYPES
+            and key.shape[3] == self.value.shape[3]
+            and query.shape[3] <= _MAX_HEAD_DIM
+            and can_pack()
+            and not (torch.is_grad_enabled() and query.requires_grad)
+        )
 
+    def attend_natively(self) -> torch.Tensor:
+        """Attend so that the bits of a query's output depend only on the keys that it attends to.
 
-def _fold(query: torch.Tensor, heads: int) -> torch.Tensor:
-    """Reshape ``query`` (B, H, q, d) to (B, heads, H / heads * q, d)."""
-    return query.reshape(len(query), heads, -1, query.shape[3])
+        It takes these keys in the order of their slots, and adds by their rank among them. Matrix
+        products over all slots would add zeros for hidden keys in between, and so in another order.
+        """
+        batch, heads, queries, d = self.query.shape
+        keys = self.key.shape[2]
+        own = (self.query, self.key, self.value)
+        query, key, value = (x if x.stride(3) == 1 else x.contiguous() for x in own)
+        out = query.new_empty(batch, queries, heads, d)
+        strides = [x.stride()[:3] for x in (query, key, value)]
+        mask = None if self.mask is None else self.mask.expand(batch, 1, queries, keys)
+        if mask is not None:
+            mask = mask if mask.stride(3) == 1 else mask.contiguous()
+            strides.append((mask.stride(0), mask.stride(2), 0))
+        sinks = None if self.sinks is None else self.sinks.float().contiguous()
+        tensors = (query, key, value, out, mask, sinks)
+        _native.attend(
+            tuple(0 if x is None else x.data_ptr() for x in tensors),
+            (batch, heads, key.shape[1], queries, keys, d),
+            (*strides, (0, 0, 0))[:4],
+            query.dtype == torch.bfloat16,
+            self.scaling or d**-0.5,
+            self.softcap or 0.0,
+            packed.thread_pool(),
+        )
+        return out
 
+    def attend_explicitly(self) -> torch.Tensor:
+        """Attend with what the fused kernels lack: capped scores (Gemma 2) or sinks (gpt-oss)."""
+        queries, keys, heads = self.query.shape[2], self.key.shape[2], self.key.shape[1]
+        scaling = self.scaling or self.query.shape[-1] ** -0.5
+        scores = self._folded() @ self.key.transpose(2, 3) * scaling
+        if self.softcap is not None:
+            scores = torch.tanh(scores / self.softcap) * self.softcap
+        seen = self._causal() if self.mask is None else self.mask
+        scores = scores.masked_fill(~self._tiled(seen), float("-inf"))
+        if self.sinks is not None:
+            column = self.sinks.reshape(1, heads, -1, 1, 1).expand(len(scores), -1, -1, queries, 1)
+            column = column.reshape(*scores.shape[:3], 1).to(scores.dtype)
+            scores = torch.cat([scores, column], dim=-1)
+        weights = scores.softmax(-1, dtype=torch.float32).to(self.value.dtype)[..., :keys]
+        return self._unfolded(weights @ self.value)
 
-def _tile(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """Repeat ``mask`` (B, 1, q, k) for the folded queries."""
-    return mask.repeat(1, 1, query.shape[1] // key.shape[1], 1)
+    def attend_fused(self) -> torch.Tensor:
+        query, key, mask = self.query, self.key, self.mask
+        queries = query.shape[2]
+        if mask is None and queries not in (1, key.shape[2]):
+            mask = self._causal()
+        causal = mask is None and queries > 1
+        grouped = query.shape[1] != key.shape[1]
+        if grouped and not causal and (queries <= _FEW or query.is_cuda):
+            tiled = None if mask is None else self._tiled(mask)
+            attended = functional.scaled_dot_product_attention(
+                self._folded(), key, self.value, tiled, scale=self.scaling
+            )
+            return self._unfolded(attended)
+        return functional.scaled_dot_product_attention(
+            query, key, self.value, mask, scale=self.scaling, is_causal=causal, enable_gqa=grouped
+        ).transpose(1, 2)
 
+    def _folded(self) -> torch.Tensor:
+        """Return the queries (B, H_kv, H / H_kv * q, d): a group is more queries of one head."""
+        return self.query.reshape(len(self.query), self.key.shape[1], -1, self.query.shape[3])
 
-def _causal(queries: int, keys: int, device: torch.device) -> torch.Tensor:
-    mask = torch.ones(queries, keys, dtype=torch.bool, device=device)
-    return mask.tril(keys - queries)[None, None]
+    def _unfolded(self, attended: torch.Tensor) -> torch.Tensor:
+        return attended.reshape(*self.query.shape[:3], self.value.shape[3]).transpose(1, 2)
 
+    def _tiled(self, mask: torch.Tensor) -> torch.Tensor:
+        """Repeat ``mask`` (B, 1, q, k) for the folded queries."""
+        return mask.repeat(1, 1, self.query.shape[1] // self.key.shape[1], 1)
 
-def _window(
-    queries: int, keys: int, window: int, position_ids: torch.Tensor | None, device: torch.device
-) -> torch.Tensor:
-    """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back.
+    def _causal(self) -> torch.Tensor:
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        mask = torch.ones(queries, keys, dtype=torch.bool, device=self.query.device)
+        return mask.tril(keys - queries)[None, None]
 
-    Earlier keys are at their positions; ``position_ids`` (B, q) are the queries', as tree nodes
-    share positions.
-    """
-    before = torch.arange(keys - queries, device=device)
-    if position_ids is None:
-        position_ids = torch.arange(keys - queries, keys, device=device)[None]
-    position_ids = position_ids[:, -queries:]  # Gemma 4 drops the other queries before some layers
-    positions = torch.cat([before.expand(len(position_ids), -1), position_ids], dim=1)
-    return position_ids[:, None, :, None] - positions[:, None, None, :] < window
+    def _window(self, window: int, position_ids: torch.Tensor | None) -> torch.Tensor:
+        """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back.
 
-
-def _explicit(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float | None,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
-) -> torch.Tensor:
-    """Attend with what the fused kernels lack: capped scores (Gemma 2) or sinks (gpt-oss)."""
-    queries, keys, heads = query.shape[2], key.shape[2], key.shape[1]
-    seen = _causal(queries, keys, query.device) if mask is None else mask
-    scores = _fold(query, heads) @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    scores = scores.masked_fill(~_tile(seen, query, key), float("-inf"))
-    if sinks is not None:
-        column = sinks.reshape(1, heads, -1, 1, 1).expand(len(scores), -1, -1, queries, 1)
-        scores = torch.cat([scores, column.reshape(*scores.shape[:3], 1).to(scores.dtype)], dim=-1)
-    weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)[..., :keys]
-    return (weights @ value).reshape(*query.shape[:3], value.shape[3]).transpose(1, 2)
+        Earlier keys are at their positions; ``position_ids`` (B, q) are the queries', as tree nodes
+        share positions.
+        """
+        queries, keys = self.query.shape[2], self.key.shape[2]
+        every = torch.arange(keys, device=self.query.device)
+        if position_ids is None:
+            position_ids = every[None, keys - queries :]
+        position_ids = position_ids[:, -queries:]  # Gemma 4 drops other queries before some layers
+        before = every[: keys - queries].expand(len(position_ids), -1)
+        positions = torch.cat([before, position_ids], dim=1)
+        return position_ids[:, None, :, None] - positions[:, None, None, :] < window

@@ -1,6 +1,7 @@
 """Measures the cost model T(k) of a model on a device, once, and caches it."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,10 +43,24 @@ def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
     if context < 1:
         context = positions // 2
     sizes = tuple(size for size in SIZES if context + size <= positions)
-    tokens = target.any_tokens(context + sizes[-1])
+    once = _timer(target, context, sizes[-1])
+    for size in sizes:  # the first call of a shape may compile or allocate
+        once(size)
+    after = _AFTER if once(1) < _SMALL else 0
+    turns: list[list[float]] = []
+    end = time.perf_counter() + seconds
+    while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.perf_counter() < end):
+        turns.append([once(size) + sum(once(1) for _ in range(after)) for size in sizes])
+    each = tuple(_model(sizes, np.array(turn), after, context) for turn in turns)
+    return replace(_model(sizes, np.median(turns, axis=0), after, context), turns=each)
+
+
+def _timer(target: Target, context: int, largest: int) -> Callable[[int], float]:
+    """Read ``context`` tokens; return a function from a size up to ``largest`` to its seconds."""
+    tokens = target.any_tokens(context + largest)
     head = target.head
-    target.prefill(tokens[:context], sizes[-1])
-    chain = np.arange(-1, sizes[-1], dtype=np.int32)
+    target.prefill(tokens[:context], largest)
+    chain = np.arange(-1, largest, dtype=np.int32)
 
     def once(size: int) -> float:
         forward = partial(target.score, [1], [(tokens[: size - 1], chain[: size - 1])])
@@ -56,15 +71,7 @@ def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
             head.top(forward, [size], SUCCESSORS)
         return time.perf_counter() - begin
 
-    for size in sizes:  # the first call of a shape may compile or allocate
-        once(size)
-    after = _AFTER if once(1) < _SMALL else 0
-    turns: list[list[float]] = []
-    end = time.perf_counter() + seconds
-    while len(turns) < _LEAST_TURNS or (len(turns) < _MOST_TURNS and time.perf_counter() < end):
-        turns.append([once(size) + sum(once(1) for _ in range(after)) for size in sizes])
-    each = tuple(_model(sizes, np.array(turn), after, context) for turn in turns)
-    return replace(_model(sizes, np.median(turns, axis=0), after, context), turns=each)
+    return once
 
 
 def _model(
@@ -94,7 +101,6 @@ def measured_cost(target: Target, *, fresh: bool = False) -> CostModel:
 
 
 def _identity(target: Target) -> dict[str, Any]:
-    """Return everything that T(k) depends on."""
     cuda = target.device.type == "cuda"
     return {
         "format": _FORMAT,

@@ -8,6 +8,7 @@ the published EAGLE-1 and EAGLE-2 checkpoints, whose layer has no norm before it
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -122,7 +123,6 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             f"draft head {folder} holds no EAGLE head: give the folder that tasc finetune "
             "--draft-head writes, or train one with it"
         )
-    weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     rows, d = model.get_input_embeddings().weight.shape
     width = model.get_output_embeddings().weight.shape[1]
     head_files.check(folder, values, d, rows)
@@ -131,16 +131,11 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             f"the model has embeddings of size {d} and an LM head of size {width}, but draft head "
             f"{folder} needs one size for both: use a method without a head, such as tasc-spec"
         )
-    fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
+    config = {key: value for key, value in values.items() if key in _CONFIG_KEYS}
+    weights = {n: t for n, t in weights.items() if not n.startswith(_SHARED)}
     try:
         with quiet():
-            config = LlamaConfig(**{k: v for k, v in values.items() if k in _CONFIG_KEYS})
-            with torch.device("meta"):  # compare an untrusted config's sizes before allocating them
-                skeleton = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
-            _fill(folder, skeleton, weights)
-            head = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
-            _fill(folder, head, weights)
-            head = head.to(model.device, model.dtype).eval()
+            head = _built(folder, config, weights).to(model.device, model.dtype).eval()
             _try(folder, head, model)
     except TascError:
         raise
@@ -149,6 +144,17 @@ def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
             f"draft head {folder} cannot be built: {type(error).__name__}: {one_line(error)}: "
             "fetch or train it again"
         ) from error
+    return head
+
+
+def _built(folder: Path, values: dict[str, Any], weights: dict[str, Tensor]) -> DraftHead:
+    """Build a head; compare the sizes of an untrusted config before allocating them."""
+    config = LlamaConfig(**values)
+    fc_bias, qkv_bias = "fc.bias" in weights, f"{_ATTENTION}.q_proj.bias" in weights
+    for device in ("meta", "cpu"):
+        with torch.device(device):
+            head = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
+        _fill(folder, head, weights)
     return head
 
 

@@ -1,6 +1,6 @@
 """New rows of the embedding and the LM head, section 4.2 of "Task-Centric Acceleration"."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -58,7 +58,11 @@ def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
     model.resize_token_embeddings(len(kept), mean_resizing=False)
     for matrix, values in zip(_matrices(model), held, strict=True):
         matrix.copy_(values)
-    new = {old: position for position, old in enumerate(kept)}
+    _renumber_special(model, {old: position for position, old in enumerate(kept)})
+
+
+def _renumber_special(model: PreTrainedModel, new: Mapping[int, int]) -> None:
+    """Renumber the special tokens of the configuration; unset those that are not in ``new``."""
     configs = (model.config, model.config.get_text_config(), model.generation_config)
     for config in {id(config): config for config in configs}.values():  # a text model has one
         for name, value in list(vars(config or object).items()):

@@ -88,37 +88,33 @@ class FusedLayer:
     ) -> torch.Tensor:
         """Return the output (B, q, hidden) of the layer; arguments as in transformers."""
         own = self.attention
-        if (
-            own.config._attn_implementation != attention.NAME
-            or past_key_values is None
-            or position_embeddings is None
-            or torch.is_grad_enabled()
-            or torch.compiler.is_compiling()
-        ):
+        if past_key_values is None or position_embeddings is None or self._is_off():
             kwargs.update(attention_mask=attention_mask, position_ids=position_ids)
             kwargs.update(past_key_values=past_key_values, position_embeddings=position_embeddings)
             return self.plain(hidden_states, **kwargs)
-        x, pool = hidden_states.contiguous(), packed.thread_pool()
-        cos, sin = (each.contiguous() for each in position_embeddings)
-        heads = own.q_proj.out_features // self.d, own.k_proj.out_features // self.d
-        query = x.new_empty(*x.shape[:2], heads[0], self.d)
-        key, value = (x.new_empty(*x.shape[:2], heads[1], self.d) for _ in range(2))
-        rows = x.shape[0] * x.shape[1]
-        data = tuple(each.data_ptr() for each in (x, cos, sin, query, key, value))
-        self.native.before_attention(data, rows, cos.numel() // self.d, pool)
-        key, value = past_key_values.update(
-            key.transpose(1, 2), value.transpose(1, 2), own.layer_idx
-        )
-        attended = attention.attend(
-            own,
-            query.transpose(1, 2),
-            key,
-            value,
-            attention_mask,
-            scaling=own.scaling,
-            sliding_window=self.window,
-            position_ids=position_ids,
-        )[0].contiguous()
-        out = torch.empty_like(x)
-        self.native.after_attention((x.data_ptr(), attended.data_ptr(), out.data_ptr()), rows, pool)
+        x = hidden_states.contiguous()
+        query, key, value = self._project(x, position_embeddings)
+        key, value = past_key_values.update(key, value, own.layer_idx)
+        more = {"scaling": own.scaling, "sliding_window": self.window, "position_ids": position_ids}
+        attended, _ = attention.attend(own, query, key, value, attention_mask, **more)
+        attended, out = attended.contiguous(), torch.empty_like(x)
+        data = x.data_ptr(), attended.data_ptr(), out.data_ptr()
+        self.native.after_attention(data, x.shape[0] * x.shape[1], packed.thread_pool())
         return out
+
+    def _is_off(self) -> bool:
+        other = self.attention.config._attn_implementation != attention.NAME
+        return other or torch.is_grad_enabled() or torch.compiler.is_compiling()
+
+    def _project(
+        self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        """Return queries (B, H, q, d), keys and values (B, H_kv, q, d) of ``x`` (B, q, hidden)."""
+        own = self.attention
+        cos, sin = (each.contiguous() for each in angles)
+        widths = [linear.out_features for linear in (own.q_proj, own.k_proj, own.v_proj)]
+        made = [x.new_empty(*x.shape[:2], width // self.d, self.d) for width in widths]
+        data = tuple(each.data_ptr() for each in (x, cos, sin, *made))
+        rows, positions = x.shape[0] * x.shape[1], cos.numel() // self.d
+        self.native.before_attention(data, rows, positions, packed.thread_pool())
+        return tuple(each.transpose(1, 2) for each in made)

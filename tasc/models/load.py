@@ -19,7 +19,7 @@ from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
 from tasc.models.folder import model_config
 from tasc.models.folder.fetch import model_folder
-from tasc.models.folder.files import AGAIN, CODE, read_json, tensor_shapes, weight_files
+from tasc.models.folder.files import AGAIN, CODE, tensor_shapes, weight_files
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.packed import can_pack, pack
@@ -61,18 +61,12 @@ def load_model(
     target_device = resolve_device(device)
     reduce = quantize != "none"
     folder, config = check_model(path, reduce=reduce)
-    options = _LOCAL | {"dtype": dtype}
+    options = {"config": config, "dtype": dtype}
     if reduce:
         options["quantization_config"] = _quantization(quantize, dtype)
         options["device_map"] = {"": target_device}
-    model: PreTrainedModel
     with _explained(path):
-        model, info = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, use_safetensors=True, output_loading_info=True, **options
-        )
-        if missing := sorted(info["missing_keys"])[:3]:
-            some = ", ".join(missing)
-            raise IntegrityError(f"model {folder}: weights are missing ({some}): {AGAIN}")
+        model = _read(folder, options)
         if reduce:
             keep_canonical_layout(model)
         else:
@@ -81,6 +75,16 @@ def load_model(
     if tokenizer is not None:
         check_tokens(tokenizer, model.get_input_embeddings().weight.shape[0])
     model.config._name_or_path = model.name_or_path = path
+    return model
+
+
+def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
+    model: PreTrainedModel
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, use_safetensors=True, output_loading_info=True, **_LOCAL, **options
+    )
+    if missing := ", ".join(sorted(info["missing_keys"])[:3]):
+        raise IntegrityError(f"model {folder}: weights are missing ({missing}): {AGAIN}")
     for settings in filter(None, (model.config, model.generation_config)):
         # The caller decides what is returned beside logits, not a file.
         settings.output_hidden_states = settings.output_attentions = False
@@ -95,9 +99,6 @@ def check_model(path: str, *, reduce: bool = False) -> tuple[Path, PreTrainedCon
     """
     folder = model_folder(path)
     stated = model_config.read_config(folder)
-    generation = folder / "generation_config.json"
-    if generation.exists():
-        read_json(generation, f"model {folder}")
     quantised = stated.get("quantization_config") is not None
     if quantised and reduce:
         raise InputError(

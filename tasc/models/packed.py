@@ -105,9 +105,8 @@ class PackedLinear(nn.Module):
 def pack(model: nn.Module, *, int8: bool = False) -> None:
     """Replace the linear layers of ``model`` by packed ones, and free the weights they had.
 
-    Does nothing where ``can_pack`` is false. Layers on other devices, of other dtypes, or of other
-    classes, such as quantised ones, stay. An embedding that shares its weight with the LM head
-    keeps it.
+    Does nothing where ``can_pack`` is false. Layers on other devices, of other dtypes or classes,
+    such as quantised ones, stay. An embedding that shares its weight with the LM head keeps it.
     """
     if not can_pack():
         return

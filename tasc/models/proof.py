@@ -87,7 +87,6 @@ def prove(target: Target) -> None:
 
 
 def _prove(target: Target) -> dict[str, float]:
-    """Return the errors of ``target`` by kind of input."""
     allowed = _tolerance(target.model)
     for attempt in range(1 if allowed == EXACT else TRIES):
         errors = _run(target, attempt)

@@ -2,14 +2,13 @@
 
 A state contains all tokens that a layer has read, so rejected drafts must be taken out of it. Each
 sequence has its own states, and a draft is a chain. A convolution's window is recorded over the
-step and cut. A gated delta net reads the chain at once (``delta_rule``). Any other recurrent layer
-reads it token by token (``recurrent``), and its state after each token is kept until the chain is
-verified.
+step and cut. A gated delta net reads the chain at once (``delta_rule``). Other recurrent layers
+read it token by token (``recurrent``), and keep the state after each until the chain is verified.
 """
 
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -64,11 +63,7 @@ class StatefulTarget(Target):
 
     @torch.inference_mode()
     def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
-        if len(self.sequences) + len(prompts) > self.size:
-            raise InputError(
-                f"{len(prompts)} sequences cannot join {len(self.sequences)} in a batch of "
-                f"{self.size}"
-            )
+        self._check_fits(len(prompts), len(self.sequences))
         self.capture_hidden = self.capture_hidden or hidden
         joining = [_Decoded(self, self.capacity) for _ in prompts]
         outputs = [self._read(s, p, last=1) for s, p in zip(joining, prompts, strict=True)]
@@ -112,18 +107,25 @@ class StatefulTarget(Target):
         positions = torch.arange(begin, begin + count, device=self.device)[None]
         with ExitStack() as stack:
             if begin and count > 1:
-                modules = [recurrent.module for recurrent in self.recurrent.values()]
-                at_once = stack.enter_context(delta_rules(modules))
-                for layer, recurrent in self.recurrent.items():
-                    if recurrent.module not in at_once:
-                        mark = sequence.states[layer].mark
-                        stack.enter_context(recurrent.token_by_token(count, mark))
+                stack.enter_context(self._marking(sequence, count))
             for state in sequence.states.values():
                 if isinstance(state, HeldState):
                     stack.enter_context(state.loaded())
             logits = self.forward(sequence.cache, ids, positions, None, last)
         sequence.read = count
         return logits, self.states
+
+    @contextmanager
+    def _marking(self, sequence: "_Decoded", count: int) -> Iterator[None]:
+        """Let recurrent layers keep their states after each of ``count`` tokens."""
+        modules = [recurrent.module for recurrent in self.recurrent.values()]
+        with ExitStack() as stack:
+            at_once = stack.enter_context(delta_rules(modules))
+            for layer, recurrent in self.recurrent.items():
+                if recurrent.module not in at_once:
+                    mark = sequence.states[layer].mark
+                    stack.enter_context(recurrent.token_by_token(count, mark))
+            yield
 
     def _padded(self, outputs: Sequence[_Read]) -> torch.Tensor:
         """Pad logits and hidden states of all sequences at the end, to (B, r, V) and (B, q, d)."""

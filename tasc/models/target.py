@@ -7,11 +7,13 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
-from tasc.errors import InputError, UnavailableError
+from tasc.errors import InputError
 from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
@@ -45,19 +47,11 @@ class Target:
         Raises UnavailableError for a model whose attention transformers cannot replace, or that
         stores more than keys and values, unless ``chains_only``.
         """
-        config = model.config.get_text_config()
-        layers = attention.layer_types(model)
         if not self.chains_only:
             attention.check_stateless(model)
         own = model.config._attn_implementation
         self.own_attention = own if own != attention.NAME else "eager"  # every model has it
-        if own != attention.NAME:
-            model.set_attn_implementation(attention.register())
-        if model.config._attn_implementation != attention.NAME:
-            raise UnavailableError(
-                f"{type(model).__name__} does not let its attention be replaced: decode it with "
-                "transformers"
-            )
+        attention.replace(model)
         self.model = model.eval()
         fuse(model)
         parameters = inspect.signature(model.forward).parameters
@@ -65,14 +59,11 @@ class Target:
         self.device = model.device
         self.flattens = self.device.type == "cpu" and not self.chains_only  # see tasc.models.ragged
         self.kinds = attention.layer_kinds(model)
-        self.max_positions = int(getattr(config, "max_position_embeddings", 0) or 0)
-        if "chunked_attention" in layers:  # our mask does not hide other chunks
-            chunk = int(config.attention_chunk_size)
-            self.max_positions = min(self.max_positions or chunk, chunk)
+        self.max_positions = attention.most_positions(model)
         self.kv_cache: KVCache
         self.prefix: Prefix | None = None
         self.capture_hidden = False
-        self.states: torch.Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
+        self.states: Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
 
     @cached_property
     def head(self) -> CertifiedHead | None:
@@ -95,7 +86,7 @@ class Target:
         vocabulary = int(self.model.config.get_text_config().vocab_size)
         return (np.arange(1, count + 1) * 7919 % vocabulary).astype(np.int32)
 
-    def prefill(self, prompt: np.ndarray, room: int) -> torch.Tensor:
+    def prefill(self, prompt: np.ndarray, room: int) -> Tensor:
         """Begin with one ``prompt`` (L,) int32 and ``room`` after it; return its logits (1, V)."""
         self.check(prompt, room)
         self.begin(len(prompt) + room)
@@ -136,38 +127,31 @@ class Target:
             self.begin(1)
 
     @torch.inference_mode()
-    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> torch.Tensor:
+    def join(self, prompts: Sequence[np.ndarray], *, hidden: bool = False) -> Tensor:
         """Read ``prompts``, each (L_i,) int32, as new sequences; return their last logits (r, V).
 
         With ``hidden``, keep the hidden states of this forward and all later ones.
         """
-        kv_cache = self.kv_cache
-        if len(kv_cache.lengths) + len(prompts) > kv_cache.rows:
-            raise InputError(
-                f"{len(prompts)} sequences cannot join {len(kv_cache.lengths)} in a batch of "
-                f"{kv_cache.rows}"
-            )
+        self._check_fits(len(prompts), len(self.kv_cache.lengths))
         self.capture_hidden = self.capture_hidden or hidden
         lengths = np.array([len(p) for p in prompts])
         shared = self._shared_by(prompts)
         known = 0 if shared is None else len(shared.tokens)
-        ids = np.zeros((len(prompts), lengths.max() - known), np.int64)
-        for row, prompt in zip(ids, prompts, strict=True):
-            row[: len(prompt) - known] = prompt[known:]
+        unread = [torch.from_numpy(prompt[known:]).long() for prompt in prompts]
+        ids = pad_sequence(unread, batch_first=True).to(self.device)
         # No mask: causal attention does not see the padding after a prompt.
         positions = torch.arange(known, lengths.max(), device=self.device).expand(len(prompts), -1)
         last, which = np.unique(lengths - known - 1, return_inverse=True)
-        kv_cache.open(len(prompts), {} if shared is None else shared.blocks)
-        logits = self.forward(
-            self.cache,
-            torch.from_numpy(ids).to(self.device),
-            positions,
-            None,
-            torch.from_numpy(last).to(self.device),
-        )
-        kv_cache.fill(lengths.tolist())
+        self.kv_cache.open(len(prompts), {} if shared is None else shared.blocks)
+        rows = torch.from_numpy(last).to(self.device)
+        logits = self.forward(self.cache, ids, positions, None, rows)
+        self.kv_cache.fill(lengths.tolist())
         self._prepend_shared(known)
         return logits[torch.arange(len(prompts)), torch.from_numpy(which)]
+
+    def _check_fits(self, joining: int, present: int) -> None:
+        if present + joining > self.size:
+            raise InputError(f"{joining} sequences cannot join {present} in a batch of {self.size}")
 
     def _prepend_shared(self, known: int) -> None:
         """Put the states of the ``known`` shared tokens before the states of a later forward."""
@@ -197,7 +181,7 @@ class Target:
         return self.drafts_first and self.size == 1 and unread <= LONGEST_CHAIN
 
     @torch.inference_mode()
-    def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> torch.Tensor:
+    def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> Tensor:
         """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
 
         It is one forward. Then all is as after ``score`` with the prompt's last token. ``hidden``
@@ -217,7 +201,7 @@ class Target:
         self.kv_cache.advance(count)
 
     @torch.inference_mode()
-    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> torch.Tensor:
+    def score(self, last: Sequence[int], trees: Sequence[Tree], skipped: int = 0) -> Tensor:
         """Return the logits (B, 1 + n, V) of each sequence's ``last`` token and tree.
 
         Entry 0 is after the last token, entry i + 1 after node i. n is the size of the largest
@@ -231,7 +215,7 @@ class Target:
         inputs, at = (torch.from_numpy(each).to(self.device) for each in (ids, positions))
         visible = None if mask is None else torch.from_numpy(mask).to(self.device)
         if not flattens:
-            rows: int | torch.Tensor = queries - skipped if skipped else 0
+            rows: int | Tensor = queries - skipped if skipped else 0
             if skipped and self.capture_hidden:  # of all tokens: Gemma 4 drops some for a number
                 rows = torch.arange(skipped, queries, device=self.device)
             return self.forward(self.cache, inputs, at, visible, rows)
@@ -273,11 +257,11 @@ class Target:
     def forward(
         self,
         cache: Cache,
-        ids: torch.Tensor,
-        positions: torch.Tensor,
-        mask: torch.Tensor | None,
-        rows: int | torch.Tensor = 0,
-    ) -> torch.Tensor:
+        ids: Tensor,
+        positions: Tensor,
+        mask: Tensor | None,
+        rows: int | Tensor = 0,
+    ) -> Tensor:
         """Run the model on ``ids`` (B, q) at ``positions`` (B, q), after the contents of ``cache``.
 
         ``mask`` is as in ``attention.attend``. Returns logits (B, r, V) of the last ``rows``
@@ -295,7 +279,7 @@ class Target:
                 logits_to_keep=rows,
                 **{self.cache_argument: cache},
             )
-        logits: torch.Tensor = out.logits
+        logits: Tensor = out.logits
         return logits
 
     def _store_states(self, _module: object, _inputs: object, out: ModelOutput) -> None:

@@ -6,10 +6,8 @@ tokenizers that drop spaces or letter case work, too.
 """
 
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Protocol
-
-import numpy as np
+from itertools import accumulate, groupby
+from operator import itemgetter
 
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -47,20 +45,6 @@ def lossy(string: bytes) -> tuple[str, list[int]]:
     return text, list(accumulate(widths))
 
 
-class Encoding(Protocol):
-    """A way to split bytes into tokens."""
-
-    strings: list[bytes]  # of each id
-    opening: list[int]  # ids at the beginning of every text
-    byte_ids: dict[int, int]  # id of each single byte
-
-    def encode(self, string: bytes) -> tuple[list[int], list[int]]:
-        """Return the ids of ``string``, and the byte offset of the end of each token."""
-
-    def string_of(self, ids: list[int], first: bool = False) -> bytes:
-        """Return the bytes of ids; with ``first``, they are at the beginning of a text."""
-
-
 class Bytes:
     """One token per byte, and an end token 256."""
 
@@ -83,16 +67,17 @@ class Encoder:
 
     def __init__(self, tokenizer: LoadedTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.strings = tokenizer.vocabulary()
+        self.strings = tokenizer.vocabulary()  # of each id
         first = tokenizer.encode(["a"]).tokens
         # SentencePiece adds a space before a text, and removes it when it decodes.
         self.space = bool(len(first)) and self.strings[int(first[0])].startswith(b" ")
         opening = tokenizer.tokenizer.encode("", add_special_tokens=True).ids
         end = opening[-1:] if len(opening) > 1 else []
-        self.opening: list[int] = opening[: len(opening) - len(end)]
+        self.opening: list[int] = opening[: len(opening) - len(end)]  # of every text
         self.byte_ids = {s[0]: i for i, s in enumerate(self.strings) if len(s) == 1}
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
+        """Return the ids of ``string``, and the byte offset of the end of each token."""
         if self.space and string.startswith(b" "):
             ids, ends = self.encode(string[1:])
             return ids, [end + 1 for end in ends]
@@ -103,8 +88,12 @@ class Encoder:
         return entry.ids, [positions[end] for _, end in entry.offsets]
 
     def string_of(self, ids: list[int], first: bool = False) -> bytes:
+        """Return the bytes of ids; with ``first``, they are at the beginning of a text."""
         string = b"".join(self.strings[i] for i in ids if 0 <= i < len(self.strings))
         return string[1:] if first and self.space and string.startswith(b" ") else string
+
+
+Encoding = Bytes | Encoder  # ways to split bytes into tokens
 
 
 @dataclass
@@ -169,7 +158,5 @@ def longest_stretch(
 
 
 def _keys(ids: list[int], ends: list[int]) -> list[tuple[int, int, int]]:
-    order = np.zeros(len(ids), int)
-    for i in range(1, len(ids)):
-        order[i] = order[i - 1] + 1 if ends[i] == ends[i - 1] else 0
-    return [(i, end, int(o)) for i, end, o in zip(ids, ends, order, strict=True)]
+    ending = groupby(zip(ids, ends, strict=True), key=itemgetter(1))
+    return [(i, end, order) for end, tokens in ending for order, (i, _) in enumerate(tokens)]

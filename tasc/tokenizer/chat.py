@@ -96,7 +96,6 @@ class ChatTemplate:
 
     @contextmanager
     def _as_input_error(self) -> Iterator[None]:
-        """Turn every error of a template into an InputError."""
         try:
             yield
         except Exception as error:  # of jinja2, or of Python for a template's operations
@@ -116,7 +115,6 @@ def _source(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
 
 
 def _special_tokens(tokenizer: LoadedTokenizer) -> dict[str, str]:
-    """Return the special tokens for the template by name, such as bos_token."""
     name = f"{tokenizer.path}: {_CONFIG}"
     found = {}
     for key, entry in json_object(tokenizer.files.get(_CONFIG, b"{}"), name).items():

@@ -5,6 +5,7 @@ which stands for the patterns of ``tasc.tokenizer.patterns``.
 """
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,104 +25,107 @@ _NAMED = {"bos": "bos_token", "eos": "eos_token", "padding": "pad_token", "unkno
 def read_gguf(path: Path) -> tuple[Tokenizer, dict[str, bytes]]:
     """Return the tokenizer of a GGUF file, and its companion files.
 
-    Raises:
-        InputError: the file is damaged, or llama.cpp's kind of tokenizer is not supported.
+    Raises InputError if the file is damaged, or llama.cpp's kind of tokenizer is not supported.
     """
-    header = read_header(path)
-    tokens, kinds = _vocabulary(header)
-    model = header.get(f"{_PREFIX}model", str)
-    builders = {"gpt2": _byte_level, "llama": _sentencepiece}
-    if model not in builders:
+    read = _Vocabulary(read_header(path))
+    builders = {"gpt2": read.byte_level, "llama": read.sentencepiece}
+    if read.model not in builders:
         raise InputError(
-            f"{path} has a tokenizer of kind {model!r:.60}, but only {' and '.join(builders)} are "
-            "supported: use the model's folder in transformers' format"
+            f"{path} has a tokenizer of kind {read.model!r:.60}, but only "
+            f"{' and '.join(builders)} are supported: use the model's folder in transformers' "
+            "format"
         )
     with as_input_error(f"{path}: its tokenizer cannot be built", ADVICE):
-        tokenizer = builders[model](header, tokens, kinds)
-        special = {name: _special(header, field, tokens) for field, name in _NAMED.items()}
-        _begin_texts(header, model, tokenizer, special["bos_token"])
-    return tokenizer, _companions(header, special)
+        tokenizer = builders[read.model]()
+        read.begin_texts(tokenizer)
+    return tokenizer, read.companions()
 
 
-def _vocabulary(header: GgufHeader) -> tuple[list[str], list[int]]:
-    """Return texts and types by id, without the unused ids at the end."""
-    tokens, kinds = (_list(header, "tokens", str), _list(header, "token_type", int))
-    if len(kinds) != len(tokens):
-        raise InputError(
-            f"{header.path} has {len(tokens)} tokens, but {len(kinds)} types: {ADVICE}"
+class _Vocabulary:
+    """The fields of a header that describe its tokenizer."""
+
+    def __init__(self, header: GgufHeader) -> None:
+        """Read the ``tokens`` and their ``kinds`` by id, without the unused ids at the end."""
+        self.header = header
+        tokens, kinds = (self._list("tokens", str), self._list("token_type", int))
+        if len(kinds) != len(tokens):
+            raise InputError(
+                f"{header.path} has {len(tokens)} tokens, but {len(kinds)} types: {ADVICE}"
+            )
+        size = next((i for i in range(len(kinds), 0, -1) if kinds[i - 1] != _UNUSED), 0)
+        if len(set(tokens[:size])) < size:
+            raise InputError(f"{header.path}: a token occurs twice in the vocabulary: {ADVICE}")
+        self.tokens, self.kinds = tokens[:size], kinds[:size]
+        self.model = header.get(f"{_PREFIX}model", str)
+
+    def _list(self, name: str, kind: type) -> list[Any]:
+        values = self.header.get(_PREFIX + name, list)
+        if values and type(values[0]) is not kind:
+            raise InputError(
+                f"{self.header.path}: {_PREFIX}{name} is not a list of {kind.__name__}: {ADVICE}"
+            )
+        return values
+
+    def byte_level(self) -> Tokenizer:
+        name = self.header.get(f"{_PREFIX}pre", str, "default")
+        if name not in PRE_TOKENIZERS:
+            raise InputError(
+                f"{self.header.path} has the pre-tokenizer {name!r:.60}, which is not supported: "
+                "use the model's folder in transformers' format"
+            )
+        vocabulary = {token: i for i, token in enumerate(self.tokens)}
+        pairs = [tuple(merge.split(" ")) for merge in self._list("merges", str)]
+        tokenizer = Tokenizer(models.BPE(vocabulary, pairs, ignore_merges=name in WHOLE))
+        if name in COMPOSING:
+            tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = byte_level(*PRE_TOKENIZERS[name])
+        tokenizer.decoder = decoders.ByteLevel()
+        for kind, add in ((_CONTROL, tokenizer.add_special_tokens), (_USER, tokenizer.add_tokens)):
+            texts = [text for text, its in zip(self.tokens, self.kinds, strict=True) if its == kind]
+            add([AddedToken(text, special=kind == _CONTROL, normalized=False) for text in texts])
+        return tokenizer
+
+    def sentencepiece(self) -> Tokenizer:
+        scores = self._list("scores", float)[: len(self.tokens)]
+        pieces = list(zip(self.tokens, scores, self.kinds, strict=True))
+        prefix = self.header.get(f"{_PREFIX}add_space_prefix", bool, True)
+        return sentencepiece.build(
+            sentencepiece.Pieces(pieces, sentencepiece.BPE, prefix=prefix, squeeze=False)
         )
-    size = next((i for i in range(len(kinds), 0, -1) if kinds[i - 1] != _UNUSED), 0)
-    if len(set(tokens[:size])) < size:
-        raise InputError(f"{header.path}: a token occurs twice in the vocabulary: {ADVICE}")
-    return tokens[:size], kinds[:size]
 
+    @cached_property
+    def special(self) -> dict[str, str]:
+        found = {}
+        for field in _NAMED:
+            name = f"{_PREFIX}{field}_token_id"
+            position = self.header.get(name, int, -1)
+            if name in self.header.fields and not 0 <= position < len(self.tokens):
+                raise InputError(
+                    f"{self.header.path}: {name} is {position}, but there are {len(self.tokens)} "
+                    f"tokens: {ADVICE}"
+                )
+            if position >= 0:
+                found[_NAMED[field]] = self.tokens[position]
+        return found
 
-def _list(header: GgufHeader, name: str, kind: type) -> list[Any]:
-    values = header.get(_PREFIX + name, list)
-    if values and type(values[0]) is not kind:
-        raise InputError(
-            f"{header.path}: {_PREFIX}{name} is not a list of {kind.__name__}: {ADVICE}"
+    def begin_texts(self, tokenizer: Tokenizer) -> None:
+        """Let texts begin with the first token if the file requires it; llama.cpp's default."""
+        first = self.special.get("bos_token")
+        default = self.model == "llama" or self.header.fields.get(f"{_PREFIX}pre") in WHOLE
+        if not self.header.get(f"{_PREFIX}add_bos_token", bool, default) or first is None:
+            return
+        ids = [(first, tokenizer.token_to_id(first))]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[first, "$A"], pair=[first, "$A", first, "$B:1"], special_tokens=ids
         )
-    return values
 
-
-def _byte_level(header: GgufHeader, tokens: list[str], kinds: list[int]) -> Tokenizer:
-    name = header.get(f"{_PREFIX}pre", str, "default")
-    if name not in PRE_TOKENIZERS:
-        raise InputError(
-            f"{header.path} has the pre-tokenizer {name!r:.60}, which is not supported: use the "
-            "model's folder in transformers' format"
-        )
-    vocabulary = {token: i for i, token in enumerate(tokens)}
-    pairs = [tuple(merge.split(" ")) for merge in _list(header, "merges", str)]
-    tokenizer = Tokenizer(models.BPE(vocabulary, pairs, ignore_merges=name in WHOLE))
-    if name in COMPOSING:
-        tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = byte_level(*PRE_TOKENIZERS[name])
-    tokenizer.decoder = decoders.ByteLevel()
-    for kind, special in ((_CONTROL, True), (_USER, False)):
-        texts = [token for token, its in zip(tokens, kinds, strict=True) if its == kind]
-        added = [AddedToken(text, special=special, normalized=False) for text in texts]
-        (tokenizer.add_special_tokens if special else tokenizer.add_tokens)(added)
-    return tokenizer
-
-
-def _sentencepiece(header: GgufHeader, tokens: list[str], kinds: list[int]) -> Tokenizer:
-    scores = _list(header, "scores", float)[: len(tokens)]
-    pieces = list(zip(tokens, scores, kinds, strict=True))
-    prefix = header.get(f"{_PREFIX}add_space_prefix", bool, True)
-    return sentencepiece.build(
-        sentencepiece.Pieces(pieces, sentencepiece.BPE, prefix=prefix, squeeze=False)
-    )
-
-
-def _special(header: GgufHeader, field: str, tokens: list[str]) -> str | None:
-    name = f"{_PREFIX}{field}_token_id"
-    if name not in header.fields:
-        return None
-    position = header.get(name, int)
-    if not 0 <= position < len(tokens):
-        raise InputError(
-            f"{header.path}: {name} is {position}, but there are {len(tokens)} tokens: {ADVICE}"
-        )
-    return tokens[position]
-
-
-def _begin_texts(header: GgufHeader, model: str, tokenizer: Tokenizer, first: str | None) -> None:
-    """Let every text begin with ``first`` if the file requires it; the default is llama.cpp's."""
-    default = model == "llama" or header.fields.get(f"{_PREFIX}pre") in WHOLE
-    if not header.get(f"{_PREFIX}add_bos_token", bool, default) or first is None:
-        return
-    ids = [(first, tokenizer.token_to_id(first))]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=[first, "$A"], pair=[first, "$A", first, "$B:1"], special_tokens=ids
-    )
-
-
-def _companions(header: GgufHeader, special: dict[str, str | None]) -> dict[str, bytes]:
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
-    config |= {name: token for name, token in special.items() if token is not None}
-    files = {"tokenizer_config.json": json.dumps(config, indent=2).encode() + b"\n"}
-    if template := header.get("tokenizer.chat_template", str, ""):
-        files["chat_template.jinja"] = template.encode()
-    return files
+    def companions(self) -> dict[str, bytes]:
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            **self.special,
+        }
+        files = {"tokenizer_config.json": json.dumps(config, indent=2).encode() + b"\n"}
+        if template := self.header.get("tokenizer.chat_template", str, ""):
+            files["chat_template.jinja"] = template.encode()
+        return files

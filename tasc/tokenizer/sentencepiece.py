@@ -21,6 +21,7 @@ NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 _FIRST = b"\x0a"  # field 1, the first piece
 _LONGEST = 4096  # bytes of a piece; published models have at most 64
 _VARINT = 10  # bytes of an integer
+_SIZES = {1: 8, 2: 0, 5: 4}  # bytes of a value by wire type; 2 has its own size
 _ADVICE = "download the file again, or pass a tokenizer.json"
 
 
@@ -69,6 +70,16 @@ def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
 
 def build(model: Pieces) -> Tokenizer:
     """Return the tokenizer of a model."""
+    tokenizer = Tokenizer(_model(model))
+    tokenizer.normalizer = _normalizer(model)
+    tokenizer.decoder = _decoder(model)
+    special = [*model.names(UNKNOWN)[:1], *model.names(CONTROL)]
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in special])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in model.names(USER)])
+    return tokenizer
+
+
+def _model(model: Pieces) -> models.Model:
     from transformers.convert_slow_tokenizer import generate_merges
 
     unknown = next(iter(model.names(UNKNOWN)), None)
@@ -77,18 +88,10 @@ def build(model: Pieces) -> Tokenizer:
     if model.algorithm == BPE:
         scores = {text: score for text, score, kind in model.pieces if kind in {NORMAL, USER}}
         merges = generate_merges({text: ids[text] for text in scores}, scores)
-        bpe = models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=fallback)
-        tokenizer = Tokenizer(bpe)
-    else:
-        entries = [(text, score) for text, score, _ in model.pieces]
-        unk_id = None if unknown is None else ids[unknown]
-        tokenizer = Tokenizer(models.Unigram(entries, unk_id=unk_id, byte_fallback=fallback))
-    tokenizer.normalizer = _normalizer(model)
-    tokenizer.decoder = _decoder(model, fallback=fallback)
-    special = [*([unknown] if unknown else []), *model.names(CONTROL)]
-    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in special])
-    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in model.names(USER)])
-    return tokenizer
+        return models.BPE(ids, merges, unk_token=unknown, fuse_unk=True, byte_fallback=fallback)
+    entries = [(text, score) for text, score, _ in model.pieces]
+    unk_id = None if unknown is None else ids[unknown]
+    return models.Unigram(entries, unk_id=unk_id, byte_fallback=fallback)
 
 
 def _normalizer(model: Pieces) -> normalizers.Normalizer:
@@ -101,10 +104,10 @@ def _normalizer(model: Pieces) -> normalizers.Normalizer:
     return normalizers.Sequence([*steps, normalizers.Replace(" ", MARK)])
 
 
-def _decoder(model: Pieces, *, fallback: bool) -> decoders.Decoder:
+def _decoder(model: Pieces) -> decoders.Decoder:
     """Turn marks into spaces, and bytes into characters."""
     steps: list[decoders.Decoder] = [decoders.Replace(MARK, " ")]
-    steps += [decoders.ByteFallback()] if fallback else []
+    steps += [decoders.ByteFallback()] if model.names(BYTE) else []
     steps.append(decoders.Fuse())
     steps += [decoders.Strip(" ", 1, 0)] if model.prefix else []
     return decoders.Sequence(steps)
@@ -116,14 +119,7 @@ def _parse(data: bytes) -> Pieces:
         if not isinstance(value, bytes):
             continue
         if number == 1:
-            entry = dict(_fields(value))
-            text, score = entry[1], entry.get(2, b"\0\0\0\0")
-            if not isinstance(text, bytes) or not isinstance(score, bytes):
-                raise ValueError("a piece without text or score")
-            if len(text) > _LONGEST:
-                raise ValueError(f"a piece of {len(text)} bytes")
-            kind = entry.get(3, NORMAL)
-            model.pieces.append((text.decode(), struct.unpack("<f", score)[0], int(kind)))
+            model.pieces.append(_piece(value))
         elif number == 2:
             model.algorithm = int(dict(_fields(value)).get(3, UNIGRAM))
         elif number == 3:
@@ -138,6 +134,16 @@ def _parse(data: bytes) -> Pieces:
     return model
 
 
+def _piece(data: bytes) -> tuple[str, float, int]:
+    entry = dict(_fields(data))
+    text, score = entry[1], entry.get(2, b"\0\0\0\0")
+    if not isinstance(text, bytes) or not isinstance(score, bytes):
+        raise ValueError("a piece without text or score")
+    if len(text) > _LONGEST:
+        raise ValueError(f"a piece of {len(text)} bytes")
+    return text.decode(), struct.unpack("<f", score)[0], int(entry.get(3, NORMAL))
+
+
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the fields of a protocol buffer message: their number, and an integer or bytes."""
     at = 0
@@ -148,13 +154,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             value, at = _varint(data, at)
             yield number, value
             continue
-        sizes = {1: 8, 5: 4}
-        if wire == 2:
-            size, at = _varint(data, at)
-        elif wire in sizes:
-            size = sizes[wire]
-        else:
+        if wire not in _SIZES:
             raise ValueError(f"wire type {wire} at byte {at}")
+        size, at = _varint(data, at) if wire == 2 else (_SIZES[wire], at)
         if at + size > len(data):
             raise ValueError("it ends early")
         yield number, data[at : at + size]

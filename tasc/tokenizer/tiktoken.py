@@ -1,7 +1,6 @@
 """Byte-level BPE from tiktoken files (lines "base64-of-bytes rank"), without that library.
 
-A tiktoken file has no merges: two neighbours may merge if their bytes are a token, the lowest rank
-first.
+A tiktoken file has no merges: neighbours merge if their bytes are a token, the lowest rank first.
 """
 
 import base64

@@ -110,7 +110,6 @@ def _from_pieces(text: str, suffix: str, fallback: bool) -> bytes:
 
 
 def _kinds(part: Any) -> set[str]:  # noqa: ANN401 - the library has no common type
-    """Return the types of a decoder or pre-tokenizer and of its parts."""
     if part is None:
         return set()
     described = json.loads(part.__getstate__())

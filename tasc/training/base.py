@@ -76,8 +76,7 @@ def train_base(
 ) -> BaseResult:
     """Train a tokenizer and a model on the documents prompt + output + end token of a corpus.
 
-    ``validation`` is evaluated after each epoch. Checkpoints are in ``work``; ``resume`` continues
-    from the newest one.
+    ``validation`` is evaluated after each epoch. ``resume`` reads the last checkpoint in ``work``.
     """
     processes.check_alone()
     options.check(held_out=validation is not None)
@@ -85,21 +84,17 @@ def train_base(
     progress("loading the tokenizer" if options.tokenizer else "training the tokenizer", 0, 0)
     tokenizer = new_tokenizer(corpus, options)
     size = len(tokenizer.vocabulary())
-    model = build(
-        preset, max(size, preset.rows), options.positions, options.seed, end=tokenizer.eos_id
-    )
+    rows = max(size, preset.rows)
+    model = build(preset, rows, options.positions, options.seed, end=tokenizer.eos_id)
     model.to(resolve_device(options.device))
     progress("encoding the documents", 0, 0)
     documents = _documents(tokenizer, corpus, sys.maxsize)
+    blocks = pack_blocks(documents, options.block, options.seed)
     held_out = None if validation is None else _documents(tokenizer, validation, options.positions)
-    run = Run(
-        sampled.learner(model),
-        _groups(model, options.learning_rate or preset.learning_rate),
-        pack_blocks(documents, options.block, options.seed),
-        options.schedule(bfloat16=device_has_bfloat16(model.device)),
-        work=work,
-        name=f"base {options.training} {asdict(preset)}",
-    )
+    groups = _groups(model, options.learning_rate or preset.learning_rate)
+    schedule = options.schedule(bfloat16=device_has_bfloat16(model.device))
+    name = f"base {options.training} {asdict(preset)}"
+    run = Run(sampled.learner(model), groups, blocks, schedule, work=work, name=name)
     report = run.train(held_out, resume=resume, progress=progress)
     whole = BaseReport(**vars(report), vocabulary=size, vocabulary_wanted=options.vocabulary)
     return BaseResult(model, tokenizer, whole)

@@ -16,6 +16,8 @@ from tasc.files.folders import remove
 
 _KEEP = 2  # in case the newest is damaged
 _TENSORS, _STATE = "state.safetensors", "state.json"
+# By field of ``Checkpoint``, the group that its tensors have in the file.
+_GROUPS = {"parameters": "parameter", "optimizer": "optimizer", "best": "best"}
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,7 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     for unfinished in work.glob("step-*.tmp"):
         remove(unfinished)
     temporary.mkdir()
-    groups = {"parameter": state.parameters, "optimizer": state.optimizer, "best": state.best}
-    tensors = {
-        f"{group}/{key}": tensor.detach().cpu().contiguous()
-        for group, members in groups.items()
-        for key, tensor in members.items()
-    }
+    tensors = _tensors(state)
     record = {"identity": identity, "step": state.step, "journal": dict(state.journal)}
     with writing(final, sum(tensor.nbytes for tensor in tensors.values())):
         save_file(tensors, temporary / _TENSORS)
@@ -57,6 +54,15 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     flush(work)
     for old in _folders(work)[_KEEP:]:
         remove(old)
+
+
+def _tensors(state: Checkpoint) -> dict[str, torch.Tensor]:
+    groups = {group: getattr(state, name) for name, group in _GROUPS.items()}
+    return {
+        f"{group}/{key}": tensor.detach().cpu().contiguous()
+        for group, members in groups.items()
+        for key, tensor in members.items()
+    }
 
 
 def newest(work: Path, identity: str) -> Checkpoint | None:
@@ -75,13 +81,8 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
                 f"checkpoint {folder} belongs to a run with other options, data or model: use the "
                 "same ones, or start again without --resume"
             )
-        return Checkpoint(
-            step=record["step"],
-            parameters=_group(tensors, "parameter"),
-            optimizer=_group(tensors, "optimizer"),
-            journal=record["journal"],
-            best=_group(tensors, "best"),
-        )
+        groups = {name: _group(tensors, group) for name, group in _GROUPS.items()}
+        return Checkpoint(record["step"], journal=record["journal"], **groups)
     return None
 
 

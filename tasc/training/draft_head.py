@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformers import GenerationConfig
 
@@ -69,29 +70,20 @@ def train_head(
             f"{options.max_new_tokens}: lower --max-new-tokens"
         )
     tokenizer = tokenizer.ending(train.end)
+    config = _greedy(options, tokenizer.eos_id)
+    targets = partial(generate_targets, model, tokenizer, max_length=length, config=config)
+    more: dict[str, Any] = {"resume": resume, "progress": progress}
     head = new_head(model, options.seed)
-    targets = partial(
-        generate_targets,
-        model,
-        tokenizer,
-        max_length=length,
-        config=_greedy(options, tokenizer.eos_id),
-        resume=resume,
-        progress=progress,
-    )
-    run = Run(
-        learner(model, head),
-        [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}],
-        targets(train.prompts, work / "answers"),
-        options.schedule(bfloat16=options.bf16 or device_has_bfloat16(model.device)),
-        work=work,
-        name=f"draft head {model_path} {options.training}",
-    )
+    examples = targets(train.prompts, work / "answers", **more)
+    schedule = options.schedule(bfloat16=options.bf16 or device_has_bfloat16(model.device))
+    groups = [{"params": list(head.parameters()), "lr": options.peak, "betas": (0.9, 0.95)}]
+    name = f"draft head {model_path} {options.training}"
+    run = Run(learner(model, head), groups, examples, schedule, work=work, name=name)
     held_out = None
     if validation is not None:
-        held_out = targets(validation.prompts[:_HELD_OUT], work / "held-out")
+        held_out = targets(validation.prompts[:_HELD_OUT], work / "held-out", **more)
     with quiet(), tensor_float32(options.tf32, model.device):
-        report = run.train(held_out, resume=resume, progress=progress)
+        report = run.train(held_out, **more)
     return HeadResult(head.to(model.dtype), report)
 
 

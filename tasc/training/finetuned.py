@@ -96,10 +96,8 @@ class TrimmedModel(Reported):
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer, and the model with it to ``model``."""
-        self.augmentation.save(folder)
-        model = load_model(self.base)
-        keep_rows(model, self.augmentation.kept or ())
-        tokenizer = LoadedTokenizer(
-            self.augmentation.tokenizer, str(folder), self.augmentation.files
-        )
+        made, model = self.augmentation, load_model(self.base)
+        made.save(folder)
+        keep_rows(model, made.kept or ())
+        tokenizer = LoadedTokenizer(made.tokenizer, str(folder), made.files)
         save_model(model, tokenizer, folder / "model")

@@ -67,20 +67,24 @@ def _add_unread(model: PreTrainedModel, folder: Path) -> None:
             unread |= {name: held.get_tensor(name) for name in names}
     if not unread:
         return
-    if (folder / WEIGHTS).exists():
-        (folder / WEIGHTS).rename(folder / "model-read.safetensors")
-    save_file(unread, folder / "model-unread.safetensors", {"format": "pt"})
-    shards = sorted(folder.glob("model-*.safetensors"))
-    names_of = {shard.name: tensor_shapes([shard], f"model {folder}") for shard in shards}
-    where = {name: shard for shard, names in names_of.items() for name in names}
-    size = sum(shard.stat().st_size for shard in shards)
-    _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": where})
+    _add_shard(unread, folder)
     outer = read_json(source / CONFIG, f"model {source}")
     if "text_config" in outer:
         text = read_json(folder / CONFIG, f"model {folder}")
         text.pop("architectures", None)
         outer |= {"text_config": text, "tie_word_embeddings": text.get("tie_word_embeddings")}
         _write_json(folder / CONFIG, {key: outer[key] for key in outer if key not in CODE})
+
+
+def _add_shard(tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    if (folder / WEIGHTS).exists():
+        (folder / WEIGHTS).rename(folder / "model-read.safetensors")
+    save_file(tensors, folder / "model-unread.safetensors", {"format": "pt"})
+    shards = sorted(folder.glob("model-*.safetensors"))
+    names_of = {shard.name: tensor_shapes([shard], f"model {folder}") for shard in shards}
+    where = {name: shard for shard, names in names_of.items() for name in names}
+    size = sum(shard.stat().st_size for shard in shards)
+    _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": where})
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
 
 from tasc.files.disk import replacing, writing
@@ -67,13 +69,11 @@ def answer(
 ) -> list[np.ndarray]:
     """Generate answers (T_i,) int32, up to the end token, to prompts (L_i,) in one batch."""
     longest = max(map(len, prompts))
-    ids = torch.zeros((len(prompts), longest), dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = torch.from_numpy(prompt)
-        mask[row, longest - len(prompt) :] = 1
+    rows = [torch.from_numpy(prompt).long() for prompt in prompts]
+    pad = partial(pad_sequence, batch_first=True, padding_side="left")
+    ids = pad(rows).to(model.device)
+    mask = pad([torch.ones_like(row) for row in rows]).to(model.device)
     generate: Any = model.generate
-    ids, mask = ids.to(model.device), mask.to(model.device)
     out = generate(ids, attention_mask=mask, generation_config=config)
     answers = []
     for added in out[:, longest:].to(torch.int32).cpu().numpy():

@@ -92,8 +92,7 @@ class Run:
     def _start(self, resume: bool) -> int:
         """Load the newest checkpoint, or remove old ones; return the number of steps done.
 
-        The first process decides for all: only its command line has --resume, and all processes
-        read its checkpoint.
+        The first process decides for all, as only its command line has --resume.
         """
         resume = self.group.total(resume * self.group.first) > 0
         work = Path(self.group.of_first(os.fspath(self.work.absolute())))
@@ -154,6 +153,13 @@ class Run:
             total += float(loss.detach())
         total = self.group.total(total)
         self._check_finite(total, step)
+        self._update(step)
+        self.journal.losses.append(total)
+        self.journal.targets += targets
+        self.journal.tokens += int(self.examples.lengths[np.concatenate(micro)].sum())
+        return total
+
+    def _update(self, step: int) -> None:
         self._add_up_gradients()
         torch.nn.utils.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
         spent = self.schedule.spent(step, self.steps, self.journal.seconds)
@@ -161,10 +167,6 @@ class Run:
             group["lr"] = peak * self.schedule.rate(step, spent)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.journal.losses.append(total)
-        self.journal.targets += targets
-        self.journal.tokens += int(self.examples.lengths[np.concatenate(micro)].sum())
-        return total
 
     def _seed(self, step: int, micro_batch: int) -> None:
         state = np.random.SeedSequence([self.schedule.seed, step, micro_batch])
@@ -179,7 +181,6 @@ class Run:
         self.group.add_up([p.grad for p in self.trainable.values() if p.grad is not None])
 
     def _micro_batches(self, step: int) -> list[np.ndarray]:
-        """Return the indices of the examples of each micro-batch of a step."""
         epoch, index = divmod(step, self.epoch_steps)
         if self.plan[0] != epoch:
             s, lengths = self.schedule, self.examples.lengths

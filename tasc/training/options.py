@@ -51,13 +51,23 @@ class TrainingOptions(ModelOptions):
     @property
     def training(self) -> dict[str, Any]:
         """The options that must agree to resume from a run's checkpoints."""
-        return self.model_dump(
-            mode="json", exclude={"source", "threads", "merge", *self.spec.incidental}
-        )
+        others = {"source", "threads", "merge", *self.spec.incidental}
+        return self.model_dump(mode="json", exclude=others)
 
     @abstractmethod
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         """Return how long and how fast to train."""
+
+    def _schedule(self, micro_batch: int, effective_batch: int, **more: Any) -> Schedule:  # noqa: ANN401
+        return Schedule(
+            epochs=self.epochs,
+            micro_batch=micro_batch,
+            effective_batch=effective_batch,
+            checkpoint_steps=self.checkpoint_steps,
+            patience=self.patience,
+            seed=self.seed,
+            **more,
+        )
 
     def check(self, *, held_out: bool) -> None:
         """Raise InputError for patience without held-out examples."""
@@ -121,19 +131,8 @@ class BaseOptions(TrainingOptions):
     )
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
-        return Schedule(
-            epochs=self.epochs,
-            micro_batch=self.batch_blocks,
-            effective_batch=self.batch_blocks,
-            minutes=self.minutes,
-            shape="cosine",
-            warmup_steps=30,
-            floor=0.05,
-            bfloat16=bfloat16,
-            checkpoint_steps=self.checkpoint_steps,
-            patience=self.patience,
-            seed=self.seed,
-        )
+        shape = {"minutes": self.minutes, "shape": "cosine", "warmup_steps": 30, "floor": 0.05}
+        return self._schedule(self.batch_blocks, self.batch_blocks, bfloat16=bfloat16, **shape)
 
 
 class FinetuneOptions(AdapterOptions, TrainingOptions):
@@ -206,16 +205,8 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
 
     def schedule(self, *, bfloat16: bool = True) -> Schedule:
         whole = self.effective_batch or (_HEAD_BATCH if self.draft_head else _BATCH)
-        return Schedule(
-            epochs=self.epochs,
-            micro_batch=min(self.batch_size, whole),
-            effective_batch=whole,
-            bfloat16=bfloat16,
-            checkpoint_steps=self.checkpoint_steps,
-            patience=self.patience,
-            seed=self.seed,
-            **(_HEAD_SHAPE if self.draft_head else {}),
-        )
+        shape = _HEAD_SHAPE if self.draft_head else {}
+        return self._schedule(min(self.batch_size, whole), whole, bfloat16=bfloat16, **shape)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -223,8 +214,11 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         lengths = {name for name in lengths if getattr(self, name) is not None}
         if len(lengths) > 1:
             raise ValueError(f"{' and '.join(sorted(lengths))} exclude each other: give one")
-        if not self.draft_head:
-            return self
+        if self.draft_head:
+            self._check_head(lengths)
+        return self
+
+    def _check_head(self, lengths: set[str]) -> None:
         if self.augmented or self.merge:
             raise ValueError("draft_head trains no adapter: leave out augmented and merge")
         if self.adapter == "none":
@@ -238,4 +232,3 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
                 f"max_new_tokens must be below max_length {self.max_length}, got "
                 f"{self.max_new_tokens}"
             )
-        return self

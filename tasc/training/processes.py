@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -101,8 +102,7 @@ def together(
     then 1 or its number. Each process has its own CUDA device. ``follow`` is a module-level
     function. An error in it or in the body ends all processes.
 
-    Raises a follower's TascError, and UnavailableError if a follower was killed or there are too
-    few devices.
+    Raises a follower's TascError, or UnavailableError for a killed follower or too few devices.
     """
     rank, size = launched()
     if size > 1:
@@ -117,46 +117,54 @@ def together(
         finally:
             dist.destroy_process_group()
     elif count > 1:
-        with _started(count, device, follow, arguments):
+        with _started(count, device, partial(follow, *arguments)):
             yield
     else:
         yield
 
 
 @contextmanager
-def _started(
-    count: int, device: Device, follow: Callable[..., object], arguments: tuple[object, ...]
-) -> Iterator[None]:
-    """Start the followers, join their group, and end them."""
+def _started(count: int, device: Device, work: Callable[[], object]) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // count))
+    try:
+        with scratch() as folder:
+            where = {"init_method": (folder / "store").as_uri(), "world_size": count}
+            with _followers(device, where, work) as reports:
+                for rank, report in enumerate(reports, 1):
+                    _raise_report(report, rank, count)  # an empty report: the follower will join
+                with _follower_errors(reports):
+                    _join(device, 0, rank=0, **where)
+                try:
+                    with _follower_errors(reports):
+                        yield
+                finally:
+                    dist.destroy_process_group()
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _followers(
+    device: Device, where: dict[str, Any], work: Callable[[], object]
+) -> Iterator[list[Connection]]:
+    """Start the other processes of a group; yield their reports, and end them."""
     context = get_context("spawn")
     followers: list[BaseProcess] = []
     reports: list[Connection] = []
     try:
-        with scratch() as folder:
-            where = {"init_method": (folder / "store").as_uri(), "world_size": count}
-            for rank in range(1, count):
-                report, end = context.Pipe(duplex=False)
-                given = (device, rank, where, torch.get_num_threads(), end, follow, arguments)
-                followers.append(context.Process(target=_follow, args=given, daemon=True))
-                followers[-1].start()
-                end.close()  # so that the report ends when the follower does
-                reports.append(report)
-            for rank, report in enumerate(reports, 1):
-                _raise_report(report, rank, count)  # an empty report: the follower will join
-            with _follower_errors(reports):
-                _join(device, 0, rank=0, **where)
-            try:
-                with _follower_errors(reports):
-                    yield
-            finally:
-                dist.destroy_process_group()
+        for rank in range(1, where["world_size"]):
+            report, end = context.Pipe(duplex=False)
+            given = (device, where | {"rank": rank}, torch.get_num_threads(), end, work)
+            followers.append(context.Process(target=_follow, args=given, daemon=True))
+            followers[-1].start()
+            end.close()  # so that the report ends when the follower does
+            reports.append(report)
+        yield reports
     finally:
         for follower in followers:
             follower.terminate()
             follower.join()
-        torch.set_num_threads(threads)
 
 
 @contextmanager
@@ -173,7 +181,6 @@ def _follower_errors(reports: Sequence[Connection]) -> Iterator[None]:
 
 
 def _join(device: Device, local: int, **where: Any) -> None:  # noqa: ANN401
-    """Join a group of processes, on this machine's device number ``local``."""
     on_cuda = device != "cpu" and torch.cuda.is_available()
     if on_cuda and local >= torch.cuda.device_count():
         devices = torch.cuda.device_count()
@@ -188,21 +195,19 @@ def _join(device: Device, local: int, **where: Any) -> None:  # noqa: ANN401
 
 def _follow(
     device: Device,
-    rank: int,
     where: dict[str, Any],
     threads: int,
     report: Connection,
-    follow: Callable[..., object],
-    arguments: tuple[object, ...],
+    work: Callable[[], object],
 ) -> None:
-    """Join the group, do the work, and report errors to the first process."""
+    """Join the group, do the ``work``, and report errors to the first process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends all
     Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         report.send_bytes(b"")
-        _join(device, rank, rank=rank, **where)
-        follow(*arguments)
+        _join(device, where["rank"], **where)
+        work()
     except TascError as error:
         report.send_bytes(json.dumps([type(error).__name__, str(error)]).encode())
     except Exception as error:

@@ -18,7 +18,7 @@ from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.models.load import load_model
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import processes
 from tasc.training.adapters import lora
 from tasc.training.adapters.options import TrainedRows
@@ -66,12 +66,7 @@ def _finetune(
     _check_batch(options, processes.group().size)
     tokenizer = load_tokenizer(start.tokenizer).ending(train.end)
     progress("loading the model", 0, 0)
-    model = load_model(start.model, options.dtype, options.device, options.quantization)
-    if start.kept is not None:
-        keep_rows(model, start.kept)
-    rows = model.get_input_embeddings().weight.shape[0]
-    check_tokens(tokenizer, rows, {token.new_id for token in start.added})
-    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
+    model = _loaded(start, options, tokenizer)
     length = longest_example(model, options.max_length)
     progress("encoding the examples", 0, 0)
     examples = encode_examples(tokenizer, train.prompts, train.outputs, length)
@@ -79,9 +74,6 @@ def _finetune(
     if validation is not None:
         held_out = encode_examples(tokenizer, validation.prompts, validation.outputs, length)
     schedule = _schedule(options, model.device, len(examples.tokens))
-    if options.gradient_checkpointing:
-        with quiet():  # a deprecation warning from transformers 5.20 on
-            model.gradient_checkpointing_enable({"use_reentrant": False})
     trained = _trainable(model, options, start.added, examples.tokens)
     weights = [p for p in trained.parameters() if p.requires_grad]
     groups = [{"params": weights, "lr": options.peak, "weight_decay": 0.0}]
@@ -90,6 +82,19 @@ def _finetune(
     with quiet(), tensor_float32(options.tf32, model.device):
         report = run.train(held_out, resume=resume, progress=progress)
     return FinetuneResult(trained, report, tokenizer, start, options.merge)
+
+
+def _loaded(start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer) -> PreTrainedModel:
+    model = load_model(start.model, options.dtype, options.device, options.quantization)
+    if start.kept is not None:
+        keep_rows(model, start.kept)
+    rows = model.get_input_embeddings().weight.shape[0]
+    check_tokens(tokenizer, rows, {token.new_id for token in start.added})
+    extend_embeddings(model, start.added, len(tokenizer.vocabulary()))
+    if options.gradient_checkpointing:
+        with quiet():  # a deprecation warning from transformers 5.20 on
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model
 
 
 def _trainable(

@@ -93,12 +93,12 @@ def augment(
             options = options.but(export=export.supported_export(tokenizer))
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
-    refiner = Refiner(tokenizer, outputs, others, options)
+    refiner = Refiner(tokenizer, outputs, others, options, progress)
     name, curve, wanted = corpus.source.path, None, options.wanted
     if not isinstance(wanted, int):
-        curve = refiner.curve(refiner.search(MOST, progress), rows)
+        curve = refiner.curve(refiner.search(MOST), rows)
         wanted = _recommended(curve, name)
-    found = refiner.run(name, wanted, progress) if wanted else refiner.without(progress)
+    found = refiner.run(name, wanted) if wanted else refiner.without()
     saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
     train = _measure(outputs, tokenizer, saved, found, found.taken.last[0])
     later = None
@@ -199,8 +199,8 @@ def _measure(
 
 def render(result: AugmentReport, source: str) -> str:
     """Return ``budget.html``: benefit and cost by number of new tokens, escaped."""
-    points, recommended_size = result.curve.points, result.curve.recommended_size
-    marks: dict[float, str] = {recommended_size.budget: f"recommended: {recommended_size.budget:,}"}
+    points, best = result.curve.points, result.curve.recommended_size
+    marks: dict[float, str] = {best.budget: f"recommended: {best.budget:,}"}
     train = [(p.budget, p.train_steps) for p in points]
     held_out = [(p.budget, p.held_out_steps) for p in points if p.held_out_steps is not None]
     steps = held_out or train
@@ -222,7 +222,7 @@ def render(result: AugmentReport, source: str) -> str:
         result=result,
         source=source,
         points=points,
-        recommended_size=recommended_size,
+        recommended_size=best,
         gain=chart("Gain", gain, axis, "decoding steps per output", marks=marks),
         cost=chart("Cost", cost, axis, "against no new tokens", marks=marks),
         seen=chart(title, seen, axis, "occurrences in training", log="y"),

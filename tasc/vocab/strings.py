@@ -1,8 +1,7 @@
 """A vocabulary as a set of byte strings: longest-prefix tokens and possible continuations.
 
 Timor et al., "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for
-Heterogeneous Vocabularies", section 3: T(s) takes the longest prefix of s that is a token, again
-and again.
+Heterogeneous Vocabularies", section 3: T(s) repeatedly takes the longest prefix that is a token.
 """
 
 from bisect import bisect_left, bisect_right

@@ -13,6 +13,7 @@ bytes, all tokens of one character are kept.
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -50,8 +51,10 @@ class TrimPoint:
 
 @dataclass(frozen=True)
 class _Vocabulary:
-    """What trimming needs to know of a model's vocabulary."""
+    """What trimming needs to know of a tokenizer."""
 
+    tokenizer: LoadedTokenizer
+    state: dict[str, Any]  # its tokenizer.json
     ids: dict[str, int]
     ranked: list[str]  # the most frequent first, as the training of the tokenizer saw them
     parts: Callable[[str], Iterable[str]]  # the tokens that a token is derived from, and itself
@@ -70,22 +73,18 @@ def trim(
 
     Raises InputError if ``rows`` are too few, or the tokenizer is neither BPE nor Unigram.
     """
-    state = json.loads(tokenizer.tokenizer.to_str())
-    vocabulary = _vocabulary(state["model"], tokenizer.path)
+    vocabulary = _vocabulary(tokenizer)
     used = {int(i) for i in np.unique(tokenizer.encode(texts).tokens)}
-    kept = _needed(tokenizer, vocabulary, used, model_rows)
+    kept = _needed(vocabulary, used, model_rows)
     if rows is not None and rows < len(kept):
         raise InputError(
             f"--rows {rows:,} are too few: the task needs {len(kept):,} tokens of "
             f"{tokenizer.path}, with special tokens, bytes and the parts of tokens: use --rows "
             f"{len(kept)} or more"
         )
-    rows = max(rows or ROWS, len(kept))
-    _fill(kept, vocabulary, rows)
-    added = tokenizer.tokenizer.get_added_tokens_decoder().keys() - tokenizer.special_ids
-    kept |= set(sorted(added - kept)[: rows - len(kept)])
+    _fill(kept, vocabulary, max(rows or ROWS, len(kept)))
     new = {old: position for position, old in enumerate(sorted(kept))}
-    made = Tokenizer.from_str(json.dumps(_cut(state, vocabulary, new), ensure_ascii=False))
+    made = Tokenizer.from_str(json.dumps(_cut(vocabulary, new), ensure_ascii=False))
     smaller = replace(tokenizer, tokenizer=made, files=companions(tokenizer))
     return Trimmed(smaller, tuple(new), len(used))
 
@@ -98,9 +97,8 @@ def predict_trim(
     Sizes that are too small for the task are left out; all, if the tokenizer cannot be trimmed.
     """
     size = len(tokenizer.vocabulary())
-    model = json.loads(tokenizer.tokenizer.to_str())["model"]
     try:
-        needed = len(_needed(tokenizer, _vocabulary(model, tokenizer.path), set(used)))
+        needed = len(_needed(_vocabulary(tokenizer), set(used)))
     except InputError:
         return ()
     points = []
@@ -112,13 +110,9 @@ def predict_trim(
     return tuple(points)
 
 
-def _needed(
-    tokenizer: LoadedTokenizer,
-    vocabulary: _Vocabulary,
-    used: set[int],
-    model_rows: int | None = None,
-) -> set[int]:
+def _needed(vocabulary: _Vocabulary, used: set[int], model_rows: int | None = None) -> set[int]:
     """Return the ids in use, those of special tokens and bytes, and those that make them up."""
+    tokenizer = vocabulary.tokenizer
     names = {i: token for token, i in vocabulary.ids.items()}
     special = {i for i in tokenizer.special_ids if model_rows is None or i < model_rows}
     kept = used | special | {tokenizer.eos_id} | _alphabet(vocabulary)
@@ -126,24 +120,26 @@ def _needed(
     return kept | parts
 
 
-def _vocabulary(model: dict[str, Any], path: str) -> _Vocabulary:
+def _vocabulary(tokenizer: LoadedTokenizer) -> _Vocabulary:
+    state = json.loads(tokenizer.tokenizer.to_str())
+    model = state["model"]
     marks = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
     if model["type"] == "BPE" and not marks:
         ranks = {(left, right): rank for rank, (left, right) in enumerate(model["merges"])}
         made = {left + right: rank for (left, right), rank in reversed(ranks.items())}
         order = {token: (made.get(token, len(ranks)), i) for token, i in model["vocab"].items()}
-        return _Vocabulary(
-            model["vocab"],
-            sorted(order, key=order.__getitem__),
-            lambda token: _derivation(token, ranks, model["vocab"]),
-        )
+        ranked = sorted(order, key=order.__getitem__)
+        parts = partial(_derivation, ranks=ranks, ids=model["vocab"])
+        return _Vocabulary(tokenizer, state, model["vocab"], ranked, parts)
     if model["type"] == "Unigram":
         scores = dict(map(tuple, model["vocab"]))
         ids = {piece: i for i, (piece, _) in enumerate(model["vocab"])}
-        return _Vocabulary(ids, sorted(scores, key=lambda p: -scores[p]), lambda token: [token])
+        ranked = sorted(scores, key=lambda piece: -scores[piece])
+        return _Vocabulary(tokenizer, state, ids, ranked, lambda token: [token])
+    kind = f"{model['type']}{' with marks of words' if marks else ''}"
     raise InputError(
-        f"{path}: --trim supports byte-level BPE, SentencePiece BPE and Unigram, and this "
-        f"tokenizer is {model['type']}{' with marks of words' if marks else ''}: leave --trim out"
+        f"{tokenizer.path}: --trim supports byte-level BPE, SentencePiece BPE and Unigram, and "
+        f"this tokenizer is {kind}: leave --trim out"
     )
 
 
@@ -166,17 +162,20 @@ def _alphabet(vocabulary: _Vocabulary) -> set[int]:
 
 
 def _fill(kept: set[int], vocabulary: _Vocabulary, rows: int) -> None:
-    """Add the most frequent tokens, each with the tokens that it is derived from."""
+    """Add the most frequent tokens, each with its parts, then added tokens, up to ``rows``."""
     for token in vocabulary.ranked:
         more = {vocabulary.ids[part] for part in vocabulary.parts(token)} - kept
         if len(kept) + len(more) > rows:
-            return
+            break
         kept |= more
+    tokenizer = vocabulary.tokenizer
+    added = tokenizer.tokenizer.get_added_tokens_decoder().keys() - tokenizer.special_ids
+    kept |= set(sorted(added - kept)[: rows - len(kept)])
 
 
-def _cut(state: dict[str, Any], vocabulary: _Vocabulary, new: dict[int, int]) -> dict[str, Any]:
-    """Reduce a tokenizer.json to the tokens of ``new``, numbered as there."""
-    model = state["model"]
+def _cut(vocabulary: _Vocabulary, new: dict[int, int]) -> dict[str, Any]:
+    """Reduce the tokenizer.json to the tokens of ``new``, numbered as there."""
+    state, model = vocabulary.state, vocabulary.state["model"]
     state["added_tokens"] = [
         entry | {"id": new[entry["id"]]} for entry in state["added_tokens"] if entry["id"] in new
     ]
@@ -189,10 +188,14 @@ def _cut(state: dict[str, Any], vocabulary: _Vocabulary, new: dict[int, int]) ->
         # Added tokens outside the vocabulary would be numbered from its size.
         added = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
         model["merges"], model["vocab"] = merges, kept | added
-    processor = state["post_processor"]
+    _renumber(state["post_processor"], new)
+    return state
+
+
+def _renumber(processor: dict[str, Any] | None, new: dict[int, int]) -> None:
+    """Give the special tokens of a tokenizer.json's post-processor their new ids."""
     for part in (processor or {}).get("processors", [processor] if processor else []):
         for entry in part.get("special_tokens", {}).values():
             entry["ids"] = [new[i] for i in entry["ids"]]
         for name in {"cls", "sep"} & part.keys():
             part[name] = [part[name][0], new[part[name][1]]]
-    return state

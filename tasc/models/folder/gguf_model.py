@@ -7,7 +7,7 @@ file, and gives byte-level tokenizers GPT-2's pre-tokenizer, whichever the file 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -42,6 +42,7 @@ _LAYER = {
 _WHOLE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _FACTORS = "rope_freqs.weight"
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+_T = TypeVar("_T")
 _ORIGINAL = 8192  # positions that Llama 3 was trained on first
 
 
@@ -71,11 +72,11 @@ def converted(file: Path) -> Path:
 
 def convert(file: Path, folder: Path) -> None:
     """Write configuration, weights and tokenizer into an existing folder."""
-    header = read_header(file)
-    config = _config(header)
+    model = _Model(read_header(file))
+    config = model.config()
     tokenizer, companions = read_gguf(file)
     dtype = torch.bfloat16 if config["dtype"] == "bfloat16" else torch.float32
-    _save(_tensors(header, config), dtype, folder)
+    _save(model.tensors(), dtype, folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     for name, content in companions.items():
         (folder / name).write_bytes(content)
@@ -93,83 +94,154 @@ def library() -> Any:  # noqa: ANN401
     return gguf
 
 
-def _config(header: GgufHeader) -> dict[str, Any]:
-    """Return config.json; ``load_model`` compares its numbers with the weights."""
-    kind = header.get("general.architecture", str)
-    if kind not in _CLASSES:
-        raise InputError(
-            f"{header.path} is a model of architecture {kind!r:.60}, but tasc reads GGUF files of "
-            f"{', '.join(_CLASSES)}: use the model's folder in transformers' format"
-        )
-    heads = _size(header, f"{kind}.attention.head_count")
-    width = _size(header, f"{kind}.embedding_length")
-    size = _size(header, f"{kind}.attention.key_length", width // heads)
-    _check_plain(header, kind, size)
-    matrices = [t for t in header.tensors.values() if len(t.shape) > 1]
-    half = library().GGMLQuantizationType.BF16
-    config = {
-        "architectures": [_CLASSES[kind]],
-        "model_type": kind,
-        "vocab_size": _tensor(header, "token_embd.weight").shape[0],
-        "hidden_size": width,
-        "intermediate_size": _size(header, f"{kind}.feed_forward_length"),
-        "num_hidden_layers": _size(header, f"{kind}.block_count"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": _size(header, f"{kind}.attention.head_count_kv", heads),
-        "head_dim": size,
-        "max_position_embeddings": _size(header, f"{kind}.context_length"),
-        "rms_norm_eps": header.get(f"{kind}.attention.layer_norm_rms_epsilon", float),
-        "rope_parameters": _rope(header, kind, size),
-        "hidden_act": "silu",
-        "attention_bias": "blk.0.attn_q.bias" in header.tensors,
-        "tie_word_embeddings": "output.weight" not in header.tensors,
-        "dtype": "bfloat16" if all(t.kind == half for t in matrices) else "float32",
-    }
-    for name, field in {"bos": "bos", "eos": "eos", "pad": "padding"}.items():
-        position = header.fields.get(f"tokenizer.ggml.{field}_token_id")
-        config[f"{name}_token_id"] = position if type(position) is int else None
-    return config
+class _Model:
+    """The model in a GGUF file."""
 
-
-def _size(header: GgufHeader, name: str, default: int | None = None) -> int:
-    size = header.get(name, int, default)
-    if size < 1:
-        raise InputError(f"{header.path}: {name} is {size}, but must be at least 1: {ADVICE}")
-    return size
-
-
-def _check_plain(header: GgufHeader, kind: str, size: int) -> None:
-    """Raise InputError for a part that would be ignored."""
-    scaling = header.get(f"{kind}.rope.scaling.type", str, "none")
-    rotated = header.get(f"{kind}.rope.dimension_count", int, size)
-    for what, found in {
-        "experts": header.get(f"{kind}.expert_count", int, 0),
-        f"rotary positions of type {scaling!r:.60}": scaling != "none",
-        "rotary positions in a part of each head": rotated != size,
-    }.items():
-        if found:
+    def __init__(self, header: GgufHeader) -> None:
+        self.header = header
+        self.kind = header.get("general.architecture", str)
+        if self.kind not in _CLASSES:
             raise InputError(
-                f"{header.path} has {what}, which tasc does not read from GGUF files: use the "
-                "model's folder in transformers' format"
+                f"{header.path} is a model of architecture {self.kind!r:.60}, but tasc reads GGUF "
+                f"files of {', '.join(_CLASSES)}: use the model's folder in transformers' format"
             )
+        self.sizes = self._sizes()
+        self._check_plain()
 
+    def config(self) -> dict[str, Any]:
+        """Return config.json; ``load_model`` compares its numbers with the weights."""
+        tensors, names = self.header.tensors, {"bos": "bos", "eos": "eos", "pad": "padding"}
+        half = library().GGMLQuantizationType.BF16
+        matrices = [tensor for tensor in tensors.values() if len(tensor.shape) > 1]
+        config: dict[str, Any] = {
+            "architectures": [_CLASSES[self.kind]],
+            "model_type": self.kind,
+            **self.sizes,
+            "rms_norm_eps": self._get("attention.layer_norm_rms_epsilon", float),
+            "rope_parameters": self._rope(),
+            "hidden_act": "silu",
+            "attention_bias": "blk.0.attn_q.bias" in tensors,
+            "tie_word_embeddings": "output.weight" not in tensors,
+            "dtype": "bfloat16" if all(t.kind == half for t in matrices) else "float32",
+        }
+        for name, field in names.items():
+            position = self.header.fields.get(f"tokenizer.ggml.{field}_token_id")
+            config[f"{name}_token_id"] = position if type(position) is int else None
+        return config
 
-def _rope(header: GgufHeader, kind: str, size: int) -> dict[str, Any]:
-    """Return the rotary positions: plain, or Llama 3's, if the file has exactly its factors."""
-    theta = header.get(f"{kind}.rope.freq_base", float, 10_000.0)
-    plain = {"rope_type": "default", "rope_theta": theta}
-    if _FACTORS not in header.tensors:
-        return plain
-    found = _values(header, _FACTORS)
-    factor = float(found.max())
-    expected = _llama3_factors(theta, size, factor)
-    if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-3):
-        raise InputError(
-            f"{header.path} has factors of rotary positions that are not Llama 3's: use the "
-            "model's folder in transformers' format"
-        )
-    scaled = {"rope_type": "llama3", "factor": factor} | _LLAMA3
-    return plain | scaled | {"original_max_position_embeddings": _ORIGINAL}
+    def _sizes(self) -> dict[str, int]:
+        heads, width = self._size("attention.head_count"), self._size("embedding_length")
+        return {
+            "vocab_size": self._tensor("token_embd.weight").shape[0],
+            "hidden_size": width,
+            "intermediate_size": self._size("feed_forward_length"),
+            "num_hidden_layers": self._size("block_count"),
+            "num_attention_heads": heads,
+            "num_key_value_heads": self._size("attention.head_count_kv", heads),
+            "head_dim": self._size("attention.key_length", width // heads),
+            "max_position_embeddings": self._size("context_length"),
+        }
+
+    def _get(self, name: str, kind: type[_T], default: _T | None = None) -> _T:
+        return self.header.get(f"{self.kind}.{name}", kind, default)
+
+    def _size(self, name: str, default: int | None = None) -> int:
+        size = self._get(name, int, default)
+        if size < 1:
+            raise InputError(
+                f"{self.header.path}: {self.kind}.{name} is {size}, but must be at least 1: "
+                f"{ADVICE}"
+            )
+        return size
+
+    def _check_plain(self) -> None:
+        """Raise InputError for a part that would be ignored."""
+        scaling, size = self._get("rope.scaling.type", str, "none"), self.sizes["head_dim"]
+        for what, found in {
+            "experts": self._get("expert_count", int, 0),
+            f"rotary positions of type {scaling!r:.60}": scaling != "none",
+            "rotary positions in a part of each head": (
+                self._get("rope.dimension_count", int, size) != size
+            ),
+        }.items():
+            if found:
+                raise InputError(
+                    f"{self.header.path} has {what}, which tasc does not read from GGUF files: use "
+                    "the model's folder in transformers' format"
+                )
+
+    def _rope(self) -> dict[str, Any]:
+        """Return the rotary positions: plain, or Llama 3's, if the file has exactly its factors."""
+        theta = self._get("rope.freq_base", float, 10_000.0)
+        plain = {"rope_type": "default", "rope_theta": theta}
+        if _FACTORS not in self.header.tensors:
+            return plain
+        found = self._values(_FACTORS)
+        factor = float(found.max())
+        expected = _llama3_factors(theta, self.sizes["head_dim"], factor)
+        if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-3):
+            raise InputError(
+                f"{self.header.path} has factors of rotary positions that are not Llama 3's: use "
+                "the model's folder in transformers' format"
+            )
+        scaled = {"rope_type": "llama3", "factor": factor} | _LLAMA3
+        return plain | scaled | {"original_max_position_embeddings": _ORIGINAL}
+
+    def tensors(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield each tensor, float32, with its name in transformers."""
+        names = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+        for given in self.header.tensors:
+            if given == _FACTORS:
+                continue
+            values, name = self._values(given), self._name(given)
+            layer = name.split(".")[-2]
+            if self.kind in _PAIRED and layer in names:
+                values = self._halves(given, values, self.sizes[names[layer]])
+            yield name, values
+
+    def _halves(self, name: str, values: np.ndarray, heads: int) -> np.ndarray:
+        """Reorder queries or keys (heads · d, …) from pairs to halves."""
+        if values.shape[0] % (2 * heads):
+            raise InputError(f"{self.header.path}: {name} does not have {heads} heads: {ADVICE}")
+        split = values.reshape(heads, values.shape[0] // heads // 2, 2, *values.shape[1:])
+        return split.swapaxes(1, 2).reshape(values.shape)
+
+    def _name(self, given: str) -> str:
+        stem, _, kind = given.rpartition(".")
+        if stem in _WHOLE:
+            return f"{_WHOLE[stem]}.{kind}"
+        block, _, rest = stem.partition(".")
+        number, _, part = rest.partition(".")
+        if block != "blk" or not number.isdecimal() or part not in _LAYER:
+            raise InputError(
+                f"{self.header.path} has the tensor {given!r:.60}, which tasc does not know: use "
+                "the model's folder in transformers' format"
+            )
+        return f"model.layers.{int(number)}.{_LAYER[part]}.{kind}"
+
+    def _tensor(self, name: str) -> TensorInfo:
+        tensors = self.header.tensors
+        if name not in tensors or not tensors[name].shape:
+            raise InputError(f"{self.header.path} has no tensor {name}: {ADVICE}")
+        return tensors[name]
+
+    def _values(self, name: str) -> np.ndarray:
+        gguf, info, path = library(), self._tensor(name), self.header.path
+        try:
+            kind = gguf.GGMLQuantizationType(info.kind)
+            block, size = gguf.GGML_QUANT_SIZES[kind]
+            if info.shape[-1] % block:
+                raise ValueError(f"rows of {info.shape[-1]} do not divide into blocks of {block}")
+            shape = *info.shape[:-1], info.shape[-1] // block * size
+            count = int(np.prod(shape, dtype=object))
+            data = np.memmap(path, np.uint8, "r")
+            if info.start + count > len(data):
+                raise ValueError("it ends behind the end of the file")
+            raw = data[info.start : info.start + count].reshape(shape)
+            values: np.ndarray = gguf.quants.dequantize(raw, kind)
+        except (ValueError, NotImplementedError) as error:
+            raise InputError(f"{path}: tensor {name!r:.60}: {error}: {ADVICE}") from None
+        return values
 
 
 def _llama3_factors(theta: float, size: int, factor: float) -> np.ndarray:
@@ -178,70 +250,6 @@ def _llama3_factors(theta: float, size: int, factor: float) -> np.ndarray:
     low, high = _LLAMA3["low_freq_factor"], _LLAMA3["high_freq_factor"]
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return np.asarray(1 / ((1 - smooth) / factor + smooth))
-
-
-def _tensors(header: GgufHeader, config: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each tensor, float32, with its name in transformers."""
-    heads: dict[str, int] = {}
-    if config["model_type"] in _PAIRED:
-        heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
-    for given in header.tensors:
-        if given == _FACTORS:
-            continue
-        values, name = _values(header, given), _name(header, given)
-        layer = name.split(".")[-2]
-        if layer in heads:
-            values = _halves(header, given, values, heads[layer])
-        yield name, values
-
-
-def _halves(header: GgufHeader, name: str, values: np.ndarray, heads: int) -> np.ndarray:
-    """Reorder queries or keys (heads · d, …) from pairs to halves."""
-    if values.shape[0] % (2 * heads):
-        raise InputError(f"{header.path}: {name} does not have {heads} heads: {ADVICE}")
-    split = values.reshape(heads, values.shape[0] // heads // 2, 2, *values.shape[1:])
-    return split.swapaxes(1, 2).reshape(values.shape)
-
-
-def _name(header: GgufHeader, given: str) -> str:
-    """Return the name of a tensor in transformers."""
-    stem, _, kind = given.rpartition(".")
-    if stem in _WHOLE:
-        return f"{_WHOLE[stem]}.{kind}"
-    block, _, rest = stem.partition(".")
-    number, _, part = rest.partition(".")
-    if block != "blk" or not number.isdecimal() or part not in _LAYER:
-        raise InputError(
-            f"{header.path} has the tensor {given!r:.60}, which tasc does not know: use the "
-            "model's folder in transformers' format"
-        )
-    return f"model.layers.{int(number)}.{_LAYER[part]}.{kind}"
-
-
-def _tensor(header: GgufHeader, name: str) -> TensorInfo:
-    if name not in header.tensors or not header.tensors[name].shape:
-        raise InputError(f"{header.path} has no tensor {name}: {ADVICE}")
-    return header.tensors[name]
-
-
-def _values(header: GgufHeader, name: str) -> np.ndarray:
-    """Return a dequantised tensor, float32."""
-    gguf, info = library(), _tensor(header, name)
-    try:
-        kind = gguf.GGMLQuantizationType(info.kind)
-        block, size = gguf.GGML_QUANT_SIZES[kind]
-        if info.shape[-1] % block:
-            raise ValueError(f"rows of {info.shape[-1]} do not divide into blocks of {block}")
-        shape = *info.shape[:-1], info.shape[-1] // block * size
-        count = int(np.prod(shape, dtype=object))
-        data = np.memmap(header.path, np.uint8, "r")
-        if info.start + count > len(data):
-            raise ValueError("it ends behind the end of the file")
-        raw = data[info.start : info.start + count].reshape(shape)
-        values: np.ndarray = gguf.quants.dequantize(raw, kind)
-    except (ValueError, NotImplementedError) as error:
-        raise InputError(f"{header.path}: tensor {name!r:.60}: {error}: {ADVICE}") from None
-    return values
 
 
 def _save(tensors: Iterator[tuple[str, np.ndarray]], dtype: torch.dtype, folder: Path) -> None:

@@ -4,6 +4,7 @@ The numbers in config.json decide how much time and memory building takes. Numbe
 the weights are rejected first.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tasc.errors import InputError, IntegrityError
 from tasc.models.folder.files import AGAIN, CONFIG, Shapes, elements, read_json
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-_ADAPTER = "adapter_config.json"
+_ADAPTER, _GENERATION = "adapter_config.json", "generation_config.json"
 _LAYERS = re.compile(r"layers?$|depth$|blocks$|types$")
 _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
@@ -37,21 +38,10 @@ _SLACK = 1 << 20
 def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json of a causal language model that needs no code of its own.
 
-    Raises InputError for any other model.
+    Raises InputError for any other model, and for a generation_config.json that is not JSON.
     """
     what = f"model {folder}"
-    if not folder.is_dir():
-        raise InputError(f"{what} is a file: give the folder that contains config.json")
-    if not (folder / CONFIG).exists():
-        if (folder / _ADAPTER).exists():
-            raise InputError(
-                f"{what} is an adapter, not a model: run tasc finetune with --merge, and give the "
-                "folder model/ that it writes"
-            )
-        raise InputError(
-            f"{what} has no config.json, so it is not a model folder: give one that transformers' "
-            "save_pretrained wrote"
-        )
+    _check_complete(what, folder)
     config = read_json(folder / CONFIG, what)
     if (folder / _ADAPTER).exists():
         raise InputError(
@@ -61,7 +51,25 @@ def read_config(folder: Path) -> dict[str, Any]:
     _check_kind(what, config)
     _check_quantisation(what, config)
     _check_references(what, config)
+    if (folder / _GENERATION).exists():
+        read_json(folder / _GENERATION, what)
     return config
+
+
+def _check_complete(what: str, folder: Path) -> None:
+    if not folder.is_dir():
+        raise InputError(f"{what} is a file: give the folder that contains config.json")
+    if (folder / CONFIG).exists():
+        return
+    if (folder / _ADAPTER).exists():
+        raise InputError(
+            f"{what} is an adapter, not a model: run tasc finetune with --merge, and give the "
+            "folder model/ that it writes"
+        )
+    raise InputError(
+        f"{what} has no config.json, so it is not a model folder: give one that transformers' "
+        "save_pretrained wrote"
+    )
 
 
 def check_numbers(folder: Path, config: dict[str, Any], shapes: Shapes) -> None:
@@ -93,8 +101,7 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
     """
     if not skeleton.config.get_text_config().num_hidden_layers >= 1:
         raise InputError(f"model {folder}: config.json says no layers: {AGAIN}")
-    parameters = dict(skeleton.named_parameters())
-    needed = sum(p.numel() for p in parameters.values())
+    needed = sum(p.numel() for p in skeleton.parameters())
     stored = elements(shapes) * (_PACKED if packed else 1)
     computed = sum(b.numel() for b in skeleton.buffers())
     if needed > 2 * stored + _SLACK or computed > max(_BUFFERS, stored):
@@ -102,9 +109,14 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
             f"model {folder}: config.json describes a model of {needed + computed:,} numbers, but "
             f"the weights have {stored:,}: {AGAIN}"
         )
-    for name, parameter in parameters.items():
+    if not packed:
+        _check_shapes(folder, skeleton, shapes)
+
+
+def _check_shapes(folder: Path, skeleton: PreTrainedModel, shapes: Shapes) -> None:
+    for name, parameter in skeleton.named_parameters():
         shape = shapes.get(name)
-        if shape is not None and not packed and elements({name: shape}) != parameter.numel():
+        if shape is not None and math.prod(shape) != parameter.numel():
             raise IntegrityError(
                 f"model {folder}: {name} is {tuple(shape)} in the weights and "
                 f"{tuple(parameter.shape)} by config.json: {AGAIN}"
@@ -116,12 +128,7 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
 
     Raises InputError and IntegrityError, and whatever the model raises.
     """
-    end = getattr(model.generation_config, "eos_token_id", None)
-    if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
-        raise InputError(
-            f"model {path}: the end token {_short(end)} is not a token id: correct eos_token_id in "
-            "generation_config.json"
-        )
+    _check_end(path, model)
     ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
     try:
         with torch.inference_mode():
@@ -139,13 +146,17 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
         )
 
 
-def _check_kind(what: str, config: dict[str, Any]) -> None:
-    names = config.get("architectures") or []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+def _check_end(path: str, model: PreTrainedModel) -> None:
+    end = getattr(model.generation_config, "eos_token_id", None)
+    if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
         raise InputError(
-            f"{what}: architectures in config.json is {_short(names)}, not a list of names: {AGAIN}"
+            f"model {path}: the end token {_short(end)} is not a token id: correct eos_token_id in "
+            "generation_config.json"
         )
-    kind = config.get("model_type")
+
+
+def _check_kind(what: str, config: dict[str, Any]) -> None:
+    names, kind = _architectures(what, config), config.get("model_type")
     causal = any(name.endswith(_CAUSAL) for name in names) or (
         not names and isinstance(kind, str) and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     )
@@ -161,6 +172,15 @@ def _check_kind(what: str, config: dict[str, Any]) -> None:
             f"{what}: this version of transformers does not know model_type {_short(kind)}{own}: "
             "use a model of another architecture"
         )
+
+
+def _architectures(what: str, config: dict[str, Any]) -> list[str]:
+    names = config.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"{what}: architectures in config.json is {_short(names)}, not a list of names: {AGAIN}"
+        )
+    return names
 
 
 def _check_quantisation(what: str, config: dict[str, Any]) -> None:

@@ -93,7 +93,6 @@ def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
 
 
 def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
-    """Return the full names of the layers that match ``targets``."""
     kind, layers = type(model).__name__, _linear_layers(model)
     if not layers:
         raise InputError(f"{kind} has no linear layers to adapt: choose another model")
@@ -171,8 +170,7 @@ class BitDropout(torch.nn.Module):
     """Inverted dropout that draws four mask elements from each random 64-bit number.
 
     The distribution is that of ``nn.Dropout``, with the rate rounded to 1/65536. ``nn.Dropout``
-    draws a number per element, which takes a quarter of a LoRA training step on a CPU; this takes
-    a tenth of that.
+    draws a number per element, for a quarter of a LoRA step on a CPU: ten times as long as this.
     """
 
     def __init__(self, rate: float) -> None:

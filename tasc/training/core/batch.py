@@ -133,9 +133,7 @@ def pack_blocks(documents: Examples, length: int, seed: int) -> Examples:
     A document that crosses the end of an example continues in the next one as a new document.
     """
     order = np.random.default_rng([seed, 0x9ACC]).permutation(len(documents))
-    index = np.concatenate(
-        [np.arange(documents.offsets[i], documents.offsets[i + 1]) for i in order]
-    )
+    index = np.concatenate([np.arange(*documents.offsets[i : i + 2]) for i in order])
     tokens, positions = documents.tokens[index], documents.positions[index].copy()
     targets = documents.targets[index].copy()
     offsets = np.append(np.arange(0, len(tokens), length), len(tokens)).astype(np.int64)

@@ -87,7 +87,6 @@ def _without(pattern: str, excluded: str) -> str | None:
 
 
 def _overlap(atom: str, excluded: str) -> bool:
-    """Return whether some character is matched by both."""
     members = _members(excluded)
     outside = pre_tokenizers.Split(Regex(f"{atom}+"), "removed").pre_tokenize_str(members)
     return len("".join(piece for piece, _ in outside)) < len(members)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tasc.errors import InputError
@@ -68,21 +69,18 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
     base = _pattern(parts[: at + 1])
     if base is None or any(part["type"] not in {"Digits", "Split"} for part in later):
         return None
-    plain = level | {"use_regex": False}
-
-    def pre_tokenizer(pattern: str) -> dict[str, Any]:
-        split = {
-            "type": "Split",
-            "pattern": {"Regex": pattern},
-            "behavior": base.behavior.capitalize(),
-            "invert": base.invert,
-        }
-        return {"type": "Sequence", "pretokenizers": [split, plain, *later]}
-
-    made = pre_tokenizer_of([plain, *later])
+    after = [level | {"use_regex": False}, *later]
+    made = pre_tokenizer_of(after)
+    described = partial(_described, base, after)
     return Splits(
-        base, spell_bytes, str, pre_tokenizer, lambda text: len(made.pre_tokenize_str(text)) == 1
+        base, spell_bytes, str, described, lambda text: len(made.pre_tokenize_str(text)) == 1
     )
+
+
+def _described(base: BasePattern, after: list[dict[str, Any]], pattern: str) -> dict[str, Any]:
+    way = {"behavior": base.behavior.capitalize(), "invert": base.invert}
+    split = {"type": "Split", "pattern": {"Regex": pattern}, **way}
+    return {"type": "Sequence", "pretokenizers": [split, *after]}
 
 
 def _pattern(parts: list[dict[str, Any]]) -> BasePattern | None:

@@ -88,11 +88,8 @@ def budget_curve(
     are any. The recommended_size is 0 if no token pays.
     """
     lengths, risks, end = _nested(result, size)
-    samples = outputs.count
-    train = _steps([result.tokens_before, *(merge.tokens for merge in result.merges)], samples)
-    later = None
-    if held_out is not None:
-        later = _steps(replayed(result, held_out), held_out.count)
+    train = _steps([result.tokens_before, *(m.tokens for m in result.merges)], outputs.count)
+    later = None if held_out is None else _steps(replayed(result, held_out), held_out.count)
     steps_after = train if later is None else later
     if outputs.fit(end[0]):
         tokens = tokens_at_the_end(result, outputs, held_out)
@@ -100,16 +97,14 @@ def budget_curve(
         if alternative < steps_after[lengths[end[0]]]:
             lengths[end[0]], risks[end[0]] = len(result.merges), end[1]
             steps_after[-1] = alternative
-    budgets = np.arange(len(lengths))
-    taken = steps_after[lengths]
-    risk = risks / samples
-    slower = budgets * (rows.step_share if rows else 0.0)
+    taken, risk = steps_after[lengths], risks / outputs.count
+    slower = np.arange(len(lengths)) * (rows.step_share if rows else 0.0)
     cost = taken * (1 + slower) * (1 + price * risk) / taken[0]
     best = int(np.argmin(cost))
     shown = _thinned(len(lengths), best)
     seen = _sightings(result, size, {int(lengths[m]) for m in shown})
-    points = [
-        Point(
+    points = {
+        m: Point(
             budget=m,
             merges=int(lengths[m]),
             train_steps=float(train[lengths[m]]),
@@ -121,8 +116,8 @@ def budget_curve(
             cost=float(cost[m]),
         )
         for m in shown
-    ]
-    return Curve(tuple(points), next(p for p in points if p.budget == best), price)
+    }
+    return Curve(tuple(points.values()), points[best], price)
 
 
 def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:

@@ -29,15 +29,26 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
     config.json and the headers of the weights are read, because importing a model takes seconds.
     Raises InputError if a file of weights is damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
     folder = folder.expanduser()
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
         matrix = int(config["vocab_size"]), int(config["hidden_size"])
+        shapes = _shapes(folder)
     except _NOT_A_MODEL:
         return None
+    width, total = matrix[1], sum(map(math.prod, shapes.values()))
+    if matrix not in shapes.values() or total == math.prod(matrix):  # a model has layers
+        return None
+    own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
+    if config.get("tie_word_embeddings", not own_head):
+        return EmbeddingCost(width, width / total, total)
+    return EmbeddingCost(2 * width, width / max(total - math.prod(matrix), 1), total)
+
+
+def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    from safetensors import SafetensorError, safe_open
+
     shapes: dict[str, tuple[int, ...]] = {}
     for file in sorted(folder.glob("*.safetensors")):
         try:
@@ -48,12 +59,4 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
             raise InputError(
                 f"Cannot read weights from {file} ({error}): download the file again"
             ) from None
-        except (OSError, ValueError):
-            return None
-    width, total = matrix[1], sum(map(math.prod, shapes.values()))
-    if matrix not in shapes.values() or total == math.prod(matrix):  # a model has layers
-        return None
-    own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
-    if config.get("tie_word_embeddings", not own_head):
-        return EmbeddingCost(width, width / total, total)
-    return EmbeddingCost(2 * width, width / max(total - math.prod(matrix), 1), total)
+    return shapes

@@ -61,14 +61,15 @@ def predict_budgets(
     skipped. ``rows`` is the cost of a new row for the model, if the model is known.
     """
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
+    wanted = _augment_options(options, tokenizer)
     try:
-        refiner = Refiner(tokenizer, outputs, others, _augment_options(options, tokenizer))
+        refiner = Refiner(tokenizer, outputs, others, wanted, progress)
     except InputError as error:
         return Prediction(refused=str(error))
-    result = refiner.search_for(max(1, *options.new_tokens), progress, MOST)
+    result = refiner.search_for(max(1, *options.new_tokens), MOST)
     size, grid = len(tokenizer.vocabulary()), list[BudgetPoint]()
-    for budget in _accepted(refiner, result, sorted(set(options.new_tokens)), size, progress):
-        point = _point(refiner.choose(result, budget, progress), budget, outputs, size)
+    for budget in _accepted(refiner, result, sorted(set(options.new_tokens)), size):
+        point = _point(refiner.choose(result, budget), budget, outputs, size)
         if not grid or point.merges != grid[-1].merges:
             grid.append(point)
     if not result.merges:
@@ -86,8 +87,8 @@ def augmented_with(
     progress: Progress = silent,
 ) -> LoadedTokenizer:
     """Return the tokenizer with ``count`` new tokens for ``outputs``, as tasc augment makes it."""
-    refiner = Refiner(tokenizer, outputs, None, _augment_options(options, tokenizer))
-    found = refiner.run(str(options.source), count, progress)
+    refiner = Refiner(tokenizer, outputs, None, _augment_options(options, tokenizer), progress)
+    found = refiner.run(str(options.source), count)
     return LoadedTokenizer(found.tokenizer, tokenizer.path, companions(tokenizer))
 
 
@@ -96,13 +97,11 @@ def _augment_options(options: AnalyzeOptions, tokenizer: LoadedTokenizer) -> Aug
     return AugmentOptions(**shared, tokenizer=tokenizer.path)
 
 
-def _accepted(
-    refiner: Refiner, result: MergeResult, budgets: list[int], size: int, progress: Progress
-) -> Iterator[int]:
+def _accepted(refiner: Refiner, result: MergeResult, wanted: list[int], size: int) -> Iterator[int]:
     """Yield the budgets that ``tasc augment`` accepts; the first larger one becomes the maximum."""
     most = most_tokens(result, size)
-    for budget in budgets:
-        if budget > most and not refiner.choose(result, budget, progress).whole:
+    for budget in wanted:
+        if budget > most and not refiner.choose(result, budget).whole:
             yield most
             return
         yield budget

@@ -8,9 +8,10 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tasc.analysis.outputs import Outputs
-from tasc.backend import MergeRequest, MergeResult, merge_search
+from tasc.analysis.tokens import request
+from tasc.backend import MergeResult, merge_search
 from tasc.errors import InputError
-from tasc.progress import Progress
+from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import byte_alphabet
 from tasc.vocab.exports.export import Exporter
@@ -72,9 +73,10 @@ class Refiner:
         outputs: Outputs,
         held_out: Outputs | None,
         options: AugmentOptions,
+        progress: Progress = silent,
     ) -> None:
         """Raise InputError if the export does not support the base tokenizer."""
-        self._outputs, self._held_out = outputs, held_out
+        self._outputs, self._held_out, self._progress = outputs, held_out, progress
         self._options, self._base = options, base
         self._exporter = Exporter(base, options.export)
         self._filter = TokenFilter(base, options, needs_space=self._exporter.needs_space)
@@ -88,7 +90,7 @@ class Refiner:
         self._banned: set[bytes] = set()
         self._end: _End | None = None  # valid until tokens are dropped
 
-    def run(self, name: str, budget: int, progress: Progress) -> Refined:
+    def run(self, name: str, budget: int) -> Refined:
         """Refine until no token is unused; ``name`` is that of the data, for errors.
 
         Raises InputError if the budget is larger than the number of candidates, and not every
@@ -96,14 +98,12 @@ class Refiner:
         """
         requested = budget
         for rounds in count(1):
-            choice = self.choose(self.search_for(budget, progress), budget, progress)
+            choice = self.choose(self.search_for(budget), budget)
             result, chosen = choice.result, choice.selection
             if rounds == 1 and not choice.whole:
                 self._check_budget(result, len(chosen.tokens), name, budget)
             tokenizer = self._exporter.tokenizer(chosen.additions, chosen.rules)
-            encoded = LoadedTokenizer(tokenizer, self._base.path).encode(self._outputs.texts)
-            produced = set(np.unique(encoded.tokens).tolist())
-            unused = [token for token in chosen.tokens if token.new_id not in produced]
+            unused = self._unused(tokenizer, chosen)
             if not unused:
                 break
             self._drop(unused, chosen)
@@ -118,9 +118,9 @@ class Refiner:
         short = self._shortfall(requested, len(chosen.tokens), choice.whole)
         return Refined(result, chosen, tokenizer, excluded, rounds, short)
 
-    def without(self, progress: Progress) -> Refined:
+    def without(self) -> Refined:
         """Return the base tokenizer as it is, with no new token."""
-        result = self.search(1, progress).first(0)
+        result = self.search(1).first(0)
         return Refined(result, Selection((), (), (), (), 0), self._base.tokenizer, {}, 0, None)
 
     def curve(self, searched: MergeResult, rows: EmbeddingCost | None) -> Curve:
@@ -128,16 +128,15 @@ class Refiner:
         size, price = len(self._vocabulary), self._options.overfit_penalty
         return budget_curve(searched, size, self._outputs, self._held_out, rows, price)
 
-    def choose(self, searched: MergeResult, budget: int, progress: Progress) -> Choice:
+    def choose(self, searched: MergeResult, budget: int) -> Choice:
         """Choose the tokens for a budget from a search that covers it.
 
-        If there are few outputs, the end of the search may be better: its tokens are whole outputs,
-        longer and fewer.
+        With few outputs, the end of the search may be better: its tokens are whole outputs.
         """
         chosen = select(searched, self._vocabulary, self._intermediate, budget)
         if self._outputs.fit(budget):
             if self._end is None:
-                self._end = self._search_to_the_end(progress)
+                self._end = self._search_to_the_end()
             end = self._end
             if 0 < len(end.choice.selection.tokens) <= budget:
                 partial = searched.first(chosen.length)
@@ -146,18 +145,18 @@ class Refiner:
                     return end.choice
         return Choice(searched, chosen, whole=False)
 
-    def search_for(self, budget: int, progress: Progress, least: int = 0) -> MergeResult:
+    def search_for(self, budget: int, least: int = 0) -> MergeResult:
         """Search for ``least`` merges or more, until ``budget`` tokens are live or none is left."""
         merges = max(least, budget + len(self._intermediate) + max(16, budget // 8))
         while True:
-            result = self.search(merges, progress)
+            result = self.search(merges)
             chosen = select(result, self._vocabulary, self._intermediate, budget)
             if len(chosen.tokens) == budget or len(result.merges) < merges:
                 return result
             merges *= 2
 
-    def _search_to_the_end(self, progress: Progress) -> _End:
-        result = self.search(len(self._outputs.encoded.tokens), progress)
+    def _search_to_the_end(self) -> _End:
+        result = self.search(len(self._outputs.encoded.tokens))
         recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
         often = replace(self._outputs, weights=recurring)
         selection = select(result, self._vocabulary, self._intermediate, None)
@@ -167,25 +166,18 @@ class Refiner:
             complete=replayed(result, often)[-1] == often.count > 0,
         )
 
-    def search(self, budget: int, progress: Progress) -> MergeResult:
+    def search(self, budget: int) -> MergeResult:
         """Search once for up to ``budget`` tokens; the merges are nested."""
-        encoded, options = self._outputs.encoded, self._options
-        request = MergeRequest(
-            tokens=encoded.tokens,
-            offsets=encoded.offsets,
-            weights=self._outputs.weights,
-            vocabulary=self._vocabulary,
+        plain = request(self._outputs, self._base, budget, self._options)
+        refined = replace(
+            plain,
             special=self._barriers,
-            budget=budget,
-            n_max=options.n_max,
-            alpha_pcs=options.pcs,
-            conditional=options.conditional,
-            boundaries=self._outputs.boundaries,
+            conditional=self._options.conditional,
             banned=frozenset(self._banned),
             admit=self._filter,
             min_reward=self._min_reward,
         )
-        return merge_search(request, progress)
+        return merge_search(refined, self._progress)
 
     def _check_budget(self, result: MergeResult, chosen: int, name: str, budget: int) -> None:
         if chosen < (1 if self._options.min_gain else budget):
@@ -217,6 +209,12 @@ class Refiner:
             why = f"no other token saves {self._options.min_gain:g} of the tokens"
         return f"{requested:,} requested, {added:,} added: {why}"
 
+    def _unused(self, tokenizer: Tokenizer, chosen: Selection) -> list[NewToken]:
+        """Return the tokens that the exported tokenizer does not produce on the outputs."""
+        encoded = LoadedTokenizer(tokenizer, self._base.path).encode(self._outputs.texts)
+        produced = set(np.unique(encoded.tokens).tolist())
+        return [token for token in chosen.tokens if token.new_id not in produced]
+
     def _drop(self, unused: list[NewToken], chosen: Selection) -> None:
         self._end = None
         left = dict(zip(chosen.tokens, chosen.left_over, strict=True))
@@ -247,18 +245,21 @@ class TokenFilter:
 
     def __call__(self, string: bytes) -> bool:
         """Return whether a token with this string can be written, loaded and decoded."""
+        reason = self._reason(string)
+        if reason is not None:
+            self.excluded[reason].add(string)
+        return reason is None
+
+    def _reason(self, string: bytes) -> str | None:
+        """Return why a string cannot be a new token, as a key of ``excluded``."""
         try:
             text = string.decode()
         except UnicodeDecodeError:
-            self.excluded["not_utf8"].add(string)
-            return False
+            return "not_utf8"
         if self._needs_space and not text.startswith(" "):
-            self.excluded["no_space"].add(string)
-            return False
+            return "no_space"
         if self.protects(string):
-            self.excluded["protected"].add(string)
-            return False
+            return "protected"
         if self._garbles and not text.isascii() and byte_alphabet().keys() >= set(text):
-            self.excluded["byte_alphabet"].add(string)
-            return False
-        return True
+            return "byte_alphabet"
+        return None

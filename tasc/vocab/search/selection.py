@@ -46,8 +46,7 @@ def select(
     """Keep the first ``budget`` tokens that are live after the fewest merges, and renumber them.
 
     New ids count up from the length of ``vocabulary``, the strings of the base tokens. ``dropped``
-    strings are not kept. There may be fewer than ``budget``; None keeps all that are live after the
-    last merge.
+    strings are not kept. There may be fewer than ``budget``; None keeps all live at the end.
     """
     size = len(vocabulary)
     length, live = 0, dict[int, int]()
@@ -55,29 +54,31 @@ def select(
         length += 1
         if len(live) == budget:
             break
+    merges = result.merges[:length]
+    tokens = _renumbered(merges, live, size)
+    spans = [merge.inner < merge.frequency for merge in merges if merge.new_id in live]
+    named = zip(tokens, spans, strict=True)
+    additions = tuple(Addition(token.new_id, token.string, several) for token, several in named)
+    left_over = tuple(live[token] for token in sorted(live))
+    return Selection(tokens, left_over, additions, _rules(result, length, vocabulary, live), length)
+
+
+def _renumbered(merges: Sequence[Merge], live: Container[int], size: int) -> tuple[NewToken, ...]:
+    """Return the ``live`` tokens, with ids from ``size`` on."""
     written: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids and kept tokens
     spelled: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids
     tokens: list[NewToken] = []
-    additions: list[Addition] = []
-    for merge in result.merges[:length]:
+    for merge in merges:
         ids = tuple(t for part in merge.ids for t in written.get(part, (part,)))
         base_ids = tuple(t for part in merge.ids for t in spelled.get(part, (part,)))
         spelled[merge.new_id] = base_ids
         new_id = size + len(tokens)
         written[merge.new_id] = (new_id,) if merge.new_id in live else ids
-        if merge.new_id not in live:
-            continue
-        string, count = merge.string.decode(), merge.frequency
-        reward = count * (len(ids) - 1)
-        tokens.append(NewToken(ids, new_id, string, count, reward, merge.pcs, base_ids))
-        additions.append(Addition(new_id, string, spans=merge.inner < count))
-    return Selection(
-        tokens=tuple(tokens),
-        left_over=tuple(live[token] for token in sorted(live)),
-        additions=tuple(additions),
-        rules=_rules(result, length, vocabulary, live),
-        length=length,
-    )
+        if merge.new_id in live:
+            string, count = merge.string.decode(), merge.frequency
+            reward = count * (len(ids) - 1)
+            tokens.append(NewToken(ids, new_id, string, count, reward, merge.pcs, base_ids))
+    return tuple(tokens)
 
 
 def live_tokens(

@@ -4,6 +4,7 @@ Each command is a function: ``tasc.augment(tasc.AugmentOptions(...))`` runs ``ta
 returns its result in memory.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,7 +82,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     for module, names in _PUBLIC.items():
         if name in names.split():
-            import importlib
-
-            return getattr(importlib.import_module(module), name)
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'tasc' has no attribute {name!r}")

@@ -75,23 +75,24 @@ def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:
     Memory does not depend on their size. If there are many, they are first joined into files next
     to the first one. Raises InputError if a file cannot be read.
     """
-    left = [str(path) for path in paths]
     with _scratch():
-        joined = 0
-        while len(left) > _OPEN_FILES:
-            name = f"{left[0]}-joined-{joined}"
-            few = min(_OPEN_FILES, len(left) - _OPEN_FILES + 1)  # joined runs are read twice
-            _native.join_runs(left[:few], name)
-            left, joined = [*left[few:], name], joined + 1
-        spectra, ids, counts = _native.merge_runs(left, top)
-    return Counts(
-        tuple(
-            CountHistogram(values, times, top_ids.reshape(-1, n), top_counts)
-            for n, (values, times, top_ids, top_counts) in enumerate(spectra, start=1)
-        ),
-        ids,
-        counts,
+        spectra, ids, counts = _native.merge_runs(_joined([str(path) for path in paths]), top)
+    histograms = (
+        CountHistogram(values, times, top_ids.reshape(-1, n), top_counts)
+        for n, (values, times, top_ids, top_counts) in enumerate(spectra, start=1)
     )
+    return Counts(tuple(histograms), ids, counts)
+
+
+def _joined(runs: list[str]) -> list[str]:
+    """Join runs until there are few enough to merge; return the files that are left."""
+    number = 0
+    while len(runs) > _OPEN_FILES:
+        name = f"{runs[0]}-joined-{number}"
+        few = min(_OPEN_FILES, len(runs) - _OPEN_FILES + 1)  # joined runs are read twice
+        _native.join_runs(runs[:few], name)
+        runs, number = [*runs[few:], name], number + 1
+    return runs
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ recent acceptance) with its cost (T(k), corrected by every forward, and the time
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,12 +58,10 @@ class Adaptive:
     depends on the nodes drafted before it in the step. B is taken from the step before.
     """
 
-    def __init__(
-        self, cost: CostModel, *, learns: bool = True, clock: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, cost: CostModel, *, learns: bool = True) -> None:
         """Size trees by ``cost``, which stays as it is without ``learns``, as in simulations."""
         self.cost = CostModel(cost.sizes, cost.seconds, cost.context)
-        self.learns, self.clock = learns, clock or time.perf_counter
+        self.learns, self.clock = learns, time.perf_counter
         self.account, self.acceptance = Account(), Acceptance()
         self.decided = Counter[str]()  # drafted, not worth it, paused, probed, plain, trial
         self.steps = 0
@@ -117,24 +114,14 @@ class Adaptive:
         begin = self.clock()
         if self.open == self.begun and self.learns and not self.reads:
             self._record_forward(begin - self.ready)
-        draft, drafted = step.proposed, step.max_nodes > 0 and not step.is_probe
+        draft = step.proposed
         if len(draft) or step.is_probe:
             self.acceptance.learn(draft.tokens, draft.parents, draft.probabilities, tokens)
         step.seconds += self.clock() - begin
-        verifying = spent = float(self.present[step.nodes] - self.present[step.nodes_before])
+        spent = self._spent(step)
         if step.is_probe:
-            self.decided["probed"] += 1
-            self.probe_seconds.add(step.seconds)
-            spent += self.probe_seconds.value
             hit = draft.tokens.tolist() == tokens[:1].tolist()
             self.account.record_probe(hit, self.sequences * self._token_cost)
-        if drafted:
-            overhead = self.overhead[step.was_costly]
-            overhead.add(step.seconds)
-            spent += overhead.value
-            if step.was_costly:  # a draft that takes longer than expected leaves no debt
-                left = self._seconds_left + step.reserved * self.together
-                spent = min(spent, max(left, verifying))
         self.open -= 1
         if not self.reads:
             self.pace.add(self.forward + spent, len(tokens))
@@ -143,6 +130,23 @@ class Adaptive:
         account.drafted = account.drafted or spent > 0
         saved = (len(tokens) - 1) / self.sequences - spent / self.together
         account.record(saved, len(tokens) / self.sequences, account.least(self._token_cost))
+
+    def _spent(self, step: Step) -> float:
+        """Return the seconds that ``step`` spent on drafting and verifying its nodes."""
+        verifying = float(self.present[step.nodes] - self.present[step.nodes_before])
+        if step.is_probe:
+            self.decided["probed"] += 1
+            self.probe_seconds.add(step.seconds)
+            return verifying + self.probe_seconds.value
+        if step.max_nodes == 0:
+            return verifying
+        overhead = self.overhead[step.was_costly]
+        overhead.add(step.seconds)
+        spent = verifying + overhead.value
+        if step.was_costly:  # a draft that takes longer than expected leaves no debt
+            left = self._seconds_left + step.reserved * self.together
+            spent = min(spent, max(left, verifying))
+        return spent
 
     def _begin_step(self, prompt: int) -> None:
         if self.begun not in (0, self.sequences):
@@ -249,21 +253,22 @@ class Adaptive:
         step.scored = step.proposed.subtree(nodes)
 
     def _record_forward(self, seconds: float) -> None:
+        drafted_before, self.drafted_before = self.drafted_before, self.nodes > 0
         seldom = self.nodes == 0 and self.plain == 0 and self.steps % SELDOM > 0
-        if (self.nodes > 0 or not self.drafted_before) and not seldom:
-            together, expected = self.together, self.together + float(self.adds[self.nodes])
-            if self.cost.record(self.begun + self.nodes, seconds):
-                self._set_sequences(self.sequences)
-                if abs(self.together / together - 1) > SURPRISE:  # past times are void
-                    self.pace = Pace(self.forward, 1.0)
-                    self.account.reopen()
-            if self.trial and self.nodes > 0:
-                actual = self.together + float(self.adds[self.nodes])
-                confirmed = abs(actual / expected - 1) <= SURPRISE
-                longer = min(2 * self.trial_interval, LAST_TRIAL)
-                self.trial_interval = longer if confirmed else FIRST_TRIAL
-                self.next_trial = self.steps + self.trial_interval
-        self.drafted_before = self.nodes > 0
+        if seldom or (self.nodes == 0 and drafted_before):
+            return
+        together, expected = self.together, self.together + float(self.adds[self.nodes])
+        if self.cost.record(self.begun + self.nodes, seconds):
+            self._set_sequences(self.sequences)
+            if abs(self.together / together - 1) > SURPRISE:  # past times are void
+                self.pace = Pace(self.forward, 1.0)
+                self.account.reopen()
+        if self.trial and self.nodes > 0:
+            actual = self.together + float(self.adds[self.nodes])
+            confirmed = abs(actual / expected - 1) <= SURPRISE
+            longer = min(2 * self.trial_interval, LAST_TRIAL)
+            self.trial_interval = longer if confirmed else FIRST_TRIAL
+            self.next_trial = self.steps + self.trial_interval
 
 
 class AdaptiveDrafter:

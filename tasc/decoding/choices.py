@@ -6,10 +6,10 @@ shared prefixes are scored once. A trie that is too large is cut into parts, eac
 the path that it shares with the part before.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import takewhile
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.data.choices import check_labels
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.generation import Generation, PhaseTimer
+from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.resources import end_ids
 from tasc.decoding.library import Prompt, ids_of
 from tasc.errors import InputError
@@ -33,6 +33,8 @@ _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
 _FEW_NODES = 12  # of the first pruned forward, hardly longer than of one token; later ones double
 
 Rows = dict[tuple[int, ...], np.ndarray]  # log-probabilities (V,) after the tokens of a prefix
+
+Path = tuple[float, tuple[int, ...]]  # log-probability of a prefix, and the prefix
 
 
 @dataclass(frozen=True)
@@ -50,20 +52,19 @@ def trie_parts(labels: Sequence[np.ndarray], max_nodes: int) -> Iterator[Part]:
     A longer label is a part of its own, so ``max_nodes`` 0 yields one chain per label.
     """
     tokens, parents, ends = list[int](), list[int](), dict[int, int]()
-    path, previous = list[int](), list[int]()  # nodes and tokens of the label before
+    path, previous = [-1], list[int]()  # nodes and tokens of the label before
     for label in sorted(range(len(labels)), key=lambda i: labels[i].tolist()):
         own = labels[label].tolist()
-        pairs = zip(own, previous, strict=False)
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        shared = len(os.path.commonprefix([own, previous]))  # noqa: RUF071 - of lists
         if ends and len(tokens) + len(own) - shared > max_nodes:
             yield _part(tokens, parents, ends)
             tokens, parents, ends, shared = [], [], {}, 0
-        del path[shared:]
+        del path[shared + 1 :]
         for token in own[shared:]:
-            parents.append(path[-1] if path else -1)
+            parents.append(path[-1])
             path.append(len(tokens))
             tokens.append(token)
-        ends[label] = path[-1] if path else -1
+        ends[label] = path[-1]
         previous = own
     if ends:
         yield _part(tokens, parents, ends)
@@ -112,8 +113,7 @@ class Labels:
             target.check(prompt, room)
         vocabulary = int(target.model.config.get_text_config().vocab_size)
         fits = _MOST_LOGITS // (vocabulary * len(prompts))
-        most = 0 if target.chains_only else min(max(fits, 1), _MOST_NODES)
-        parts = self.parts(most)
+        parts = self.parts(0 if target.chains_only else min(max(fits, 1), _MOST_NODES))
         lengths = np.array([len(prompt) for prompt in prompts])
         target.begin(int(lengths.max()) + max(len(part.tree) for part in parts), len(prompts))
         found = np.empty((len(prompts), len(self.tokens)))
@@ -153,34 +153,34 @@ class Labels:
         timer.end("prefill")
         while True:
             paths = [_walk(known, output) for output in outputs]
-            bounds = np.array([bound for bound, _ in paths])
-            exact = np.array([len(p) == len(o) for (_, p), o in zip(paths, outputs, strict=True)])
-            best = int(np.where(exact, bounds, -np.inf).argmax())
-            waiting = [i for i in np.argsort(-bounds, kind="stable").tolist() if not exact[i]]
-            if exact[best] and all(bounds[i] < bounds[best] for i in waiting[:1]):
+            best, waiting = _rank(paths, outputs)
+            if not waiting:
                 break
             most = min(_FEW_NODES << len(steps), _MOST_NODES)
-            part = _largest_part([self.tokens[i] for i in waiting], most)
+            tree = _largest_tree([self.tokens[i] for i in waiting], most)
             target.restart([len(prompt) - 1])
-            tree = part.tree
             logits = target.score([int(prompt[-1])], [(tree.tokens, tree.parents)])[0]
-            prefixes: list[tuple[int, ...]] = [()]
-            for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
-                prefixes.append((*prefixes[parent + 1], token))
-            rows = logits[: len(prefixes)].float().log_softmax(-1).cpu().numpy()
-            known = dict(zip(prefixes, rows, strict=True)) | known
+            known = _rows_of(tree, logits) | known
             steps.append(len(tree))
-        made = Generation(self.outputs[best], steps, [0] * len(steps), finish="end")
         timer.end("forward")
-        made.timeline.prefill, made.timeline.forward = (
-            timer.seconds[phase] for phase in ("prefill", "forward")
-        )
+        timeline = Timeline(timer.seconds["prefill"], forward=timer.seconds["forward"])
+        made = Generation(self.outputs[best], steps, [0] * len(steps), timeline, finish="end")
         masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
-        made.probability = float(1 / np.exp(np.array([*masses.values()]) - bounds[best]).sum())
+        made.probability = float(1 / np.exp(np.array([*masses.values()]) - paths[best][0]).sum())
         return made
 
 
-def _walk(known: Rows, output: list[int]) -> tuple[float, tuple[int, ...]]:
+def _rank(paths: Sequence[Path], outputs: Sequence[list[int]]) -> tuple[int, list[int]]:
+    """Return the best output that is scored, and those to score: none if no other can win."""
+    bounds = np.array([bound for bound, _ in paths])
+    scored = np.array([len(p) == len(o) for (_, p), o in zip(paths, outputs, strict=True)])
+    best = int(np.where(scored, bounds, -np.inf).argmax())
+    waiting = [i for i in np.argsort(-bounds, kind="stable").tolist() if not scored[i]]
+    is_decided = scored[best] and all(bounds[i] < bounds[best] for i in waiting[:1])
+    return best, [] if is_decided else waiting
+
+
+def _walk(known: Rows, output: list[int]) -> Path:
     """Return the log-probability of the longest scored prefix of an output, and the prefix."""
     total = 0.0
     for i, token in enumerate(output):
@@ -191,14 +191,24 @@ def _walk(known: Rows, output: list[int]) -> tuple[float, tuple[int, ...]]:
     return total, tuple(output)
 
 
-def _largest_part(labels: Sequence[np.ndarray], most: int) -> Part:
+def _rows_of(tree: Draft, logits: torch.Tensor) -> Rows:
+    """Return the rows of all prefixes in ``tree``, from its ``logits`` (n + 1, V)."""
+    prefixes: list[tuple[int, ...]] = [()]
+    for token, parent in zip(tree.tokens.tolist(), tree.parents.tolist(), strict=True):
+        prefixes.append((*prefixes[parent + 1], token))
+    rows = logits[: len(prefixes)].float().log_softmax(-1).cpu().numpy()
+    return dict(zip(prefixes, rows, strict=True))
+
+
+def _largest_tree(labels: Sequence[np.ndarray], most: int) -> Draft:
     """Return the trie of the first ``labels`` with at most ``most`` nodes, or of the first one."""
     nodes = set[tuple[int, ...]]()
     for count, label in enumerate(labels):
         nodes |= {tuple(label[: i + 1].tolist()) for i in range(len(label))}
         if count and len(nodes) > most:
-            return next(trie_parts(labels[:count], _MOST_NODES))
-    return next(trie_parts(labels, _MOST_NODES))
+            labels = labels[:count]
+            break
+    return next(trie_parts(labels, _MOST_NODES)).tree
 
 
 @torch.inference_mode()

@@ -18,10 +18,9 @@ from transformers.generation import (
 )
 
 from tasc._native import NgramIndex
-from tasc.decoding import decode
 from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import Generation, TokenCallback
+from tasc.decoding.decode import Generation, Request, TokenCallback, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
@@ -63,40 +62,42 @@ class CustomGenerate:
         """
         config = generation_config or model.generation_config
         _check(config, model, model_inputs)
-        known = self.tokenizer and self.tokenizer.eos_token_id  # drafts end with the first
-        if isinstance(self.corpus, NgramIndex):
-            known = self.corpus.end
-        listed = [c.eos_token_id for c in stopping_criteria if isinstance(c, EosTokenCriteria)]
-        ends = sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != known)
+        ends = self._ends(stopping_criteria)
         known_rules = MaxLengthCriteria, EosTokenCriteria
         own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
+        paddings = [0] * len(input_ids) if mask is None else list(map(_left_padding, mask))
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
-        self.generations = []
         if model is not self.model:
             self.model, self.factories = model, {}
         with target_from_model(model) as target:
-            for i, ids in enumerate(input_ids):
-                padding = 0 if mask is None else _left_padding(mask[i])
-                done = decode.generate(
-                    target,
-                    self._factory(ends, target)(),
+            factory = self._factory(ends, target)
+            requests = [
+                Request(
                     ids[padding:].cpu().numpy().astype(np.int32),
-                    max_new_tokens=config.max_length - len(ids),
-                    end_ids=ends,
-                    budget=self.method.budget,
-                    verify=chosen("sampled", sampling, i),
-                    stop=_Criteria(own, ids) if own else None,
-                    on_tokens=self.on_tokens,
-                    processors=[
-                        _one_row(p, ids[:padding], i, len(input_ids)) for p in logits_processor
-                    ],
+                    factory,
+                    chosen("sampled", sampling, i),
+                    _Criteria(own, ids) if own else None,
+                    self.on_tokens,
+                    [_one_row(p, ids[:padding], i, len(input_ids)) for p in logits_processor],
                 )
-                self.generations.append(done)
+                for i, (ids, padding) in enumerate(zip(input_ids, paddings, strict=True))
+            ]
+            room = config.max_length - input_ids.shape[1]
+            limits = {"max_new_tokens": room, "budget": self.method.budget}
+            self.generations = generate_all(target, requests, end_ids=ends, **limits)
         sequences = _joined(input_ids, self.generations, config)
         if config.return_dict_in_generate:
             return GenerateDecoderOnlyOutput(sequences=sequences)
         return sequences
+
+    def _ends(self, stopping_criteria: Sequence[StoppingCriteria]) -> list[int]:
+        """Return the end tokens, first the one that ends drafts."""
+        known = self.tokenizer and self.tokenizer.eos_token_id
+        if isinstance(self.corpus, NgramIndex):
+            known = self.corpus.end
+        listed = [c.eos_token_id for c in stopping_criteria if isinstance(c, EosTokenCriteria)]
+        return sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != known)
 
     def _factory(self, ends: Sequence[int], target: Target) -> Factory:
         end = ends[0] if ends else -1

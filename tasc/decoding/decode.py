@@ -6,6 +6,7 @@ leaves at once, and the next request takes its place. A single sequence is a bat
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from tasc.errors import InputError
 from tasc.models.certified_head import Logits, TopLogits
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
-from tasc.models.trees import Tree
 
 __all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
 
@@ -68,9 +68,9 @@ def generate(
     **rules: Any,  # noqa: ANN401 - checked by Request
 ) -> Generation:
     """Decode one ``prompt`` (L,) int32; ``rules`` as in ``Request``, the rest as below."""
-    request = Request(prompt, lambda: drafter, **rules)
+    requests = [Request(prompt, lambda: drafter, **rules)]
     limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "end_ids": end_ids}
-    return generate_all(target, [request], **limits, budget=budget)[0]
+    return generate_all(target, requests, **limits, budget=budget)[0]
 
 
 def generate_all(
@@ -116,15 +116,14 @@ class _Sequence:
     """One sequence: its drafter, its output so far, and the rules that end it."""
 
     def __init__(self, request: Request, target: Target, limit: int, ends: Collection[int]) -> None:
-        self.request, self.limit, self.ends = request, limit, set(ends)
+        self.request, self.target, self.limit, self.ends = request, target, limit, set(ends)
         largest = request.verify is greedy and not request.processors and request.grammar is None
         self.head = target.head if largest else None  # the largest logit of a state decides
-        self.chains_only = target.chains_only
         self.tokens: list[int] = []
         self.finished = ""
         self.result = Generation(_NO_PATH)
 
-    def begin(self, target: Target) -> None:
+    def begin(self) -> None:
         """Make and start the drafter when the sequence joins the batch."""
         request = self.request
         self.drafter = request.drafter()
@@ -137,15 +136,18 @@ class _Sequence:
         self.masks = None if request.grammar is None else Masks(request.grammar)
         self.adjust: Processors | Masks | None = self.masks
         if request.processors:
-            given = request.processors, request.prompt, self.limit, target.device
+            given = request.processors, request.prompt, self.limit, self.target.device
             self.adjust = Processors(*given, self.masks)
         drafts_first = getattr(own, "drafts_first", self.uses_hidden_states is None)
-        self.drafts_first = drafts_first and target.can_read(request.prompt)
+        self.drafts_first = drafts_first and self.target.can_read(request.prompt)
         self.drafter.start(request.prompt)
 
-    def draft(self, max_nodes: int) -> Draft:
-        if not self.tokens and not self.drafts_first:
-            return Draft()
+    def draft(self, max_nodes: int) -> None:
+        """Draft the nodes that the step scores."""
+        draft = self._propose(max_nodes) if self.tokens or self.drafts_first else Draft()
+        self.drafted = draft.best_chain() if self.target.chains_only else draft
+
+    def _propose(self, max_nodes: int) -> Draft:
         room = self.limit - len(self.tokens) - 1  # the bonus token comes last
         max_nodes = min(max_nodes, room)
         draft = self.drafter.draft(max_nodes)
@@ -154,49 +156,59 @@ class _Sequence:
             raise InputError(f"the drafter proposed {len(draft)} nodes for a budget of {max_nodes}")
         if len(draft) > room:
             draft = draft.subtree(np.arange(room, dtype=np.int32))
-        return draft.best_chain() if self.chains_only else draft
+        return draft
 
-    def verify(self, draft: Draft, rows: Logits) -> tuple[np.ndarray, int]:
+    def verify(self, rows: Logits) -> None:
+        """Find the accepted path and the bonus token."""
         if isinstance(rows, TopLogits):
-            return greedy(draft, rows)
-        return self.request.verify(draft, rows, self.adjust)
+            self.path, self.bonus = greedy(self.drafted, rows)
+        else:
+            self.path, self.bonus = self.request.verify(self.drafted, rows, self.adjust)
 
-    def commit(self, tokens: list[int]) -> np.ndarray:
-        """Append ``tokens`` up to where the output ends; return the appended ones, int32."""
-        before, stop = len(self.tokens), self.request.stop
-        for i, token in enumerate(tokens):
-            if token in self.ends:
-                tokens, self.finished = tokens[: i + 1], "end"
-                break
-        self.tokens += tokens
-        length = None if stop is None else stop.cut(self.tokens, len(tokens))
-        if length is not None:
-            del self.tokens[length:]
-            self.finished = "stop"
+    def commit(self) -> None:
+        """Append the verified tokens up to where the output ends."""
+        before = len(self.tokens)
+        self._append([*self.drafted.tokens[self.path].tolist(), self.bonus])
         committed = self.tokens[before:]
+        self.committed = np.array(committed, np.int32)
         if self.adjust is not None:
             self.adjust.extend(committed)
         if self.masks is not None and not self.ends and self.masks.complete:
             self.finished = self.finished or "stop"
         if len(self.tokens) >= self.limit:
             self.finished = self.finished or "length"
-        return np.array(committed, np.int32)
 
-    def observe(
-        self,
-        committed: np.ndarray,
-        draft: Draft,
-        hidden: torch.Tensor | None,
-        rows: Logits,
-        path: np.ndarray,
-    ) -> None:
+    def _append(self, tokens: list[int]) -> None:
+        """Append ``tokens`` up to an end token or a stop."""
+        for i, token in enumerate(tokens):
+            if token in self.ends:
+                tokens, self.finished = tokens[: i + 1], "end"
+                break
+        self.tokens += tokens
+        stop = self.request.stop
+        length = None if stop is None else stop.cut(self.tokens, len(tokens))
+        if length is not None:
+            del self.tokens[length:]
+            self.finished = "stop"
+
+    def observe(self, hidden: torch.Tensor | None, rows: Logits) -> None:
         """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``."""
         if self.uses_hidden_states is not None and hidden is not None:
             assert isinstance(rows, torch.Tensor)
-            self.uses_hidden_states.on_hidden_states(hidden, rows, path)
+            self.uses_hidden_states.on_hidden_states(hidden, rows, self.path)
         if self.uses_logits is not None:
-            self.uses_logits.on_logits(draft, rows)
-        self.drafter.observe(committed)
+            self.uses_logits.on_logits(self.drafted, rows)
+        self.drafter.observe(self.committed)
+
+    def record(self, *, joins: bool) -> None:
+        """Count the step in the result, and pass its tokens to the caller."""
+        if joins:
+            self.result.prefilled = len(self.committed)
+        else:
+            self.result.drafted.append(len(self.drafted))
+            self.result.accepted.append(len(self.committed) - 1)
+        if self.request.on_tokens is not None:
+            self.request.on_tokens(self.committed)
 
     def finish(self) -> None:
         self.result.tokens = np.array(self.tokens, np.int32)
@@ -204,6 +216,7 @@ class _Sequence:
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
+        del self.drafted
 
 
 def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> None:
@@ -214,41 +227,39 @@ def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> Non
     joins, timer = not sequences[0].tokens, PhaseTimer()
     if joins:
         for sequence in sequences:
-            sequence.begin(target)
-    drafts = [sequence.draft(max_nodes) for sequence in sequences]
+            sequence.begin()
+    for sequence in sequences:
+        sequence.draft(max_nodes)
     timer.end("draft")
-    trees, sizes = [(d.tokens, d.parents) for d in drafts], [len(d) + 1 for d in drafts]
-    rows = _logits(sequences, lambda: (_read if joins else _score)(target, sequences, trees), sizes)
+    rows = _logits(target, sequences)
     timer.end("forward")
-    verified = [s.verify(d, r) for s, d, r in zip(sequences, drafts, rows, strict=True)]
+    for sequence, own in zip(sequences, rows, strict=True):
+        sequence.verify(own)
     timer.end("verify")
-    if not joins or len(drafts[0]):
-        target.keep([path for path, _ in verified])
-    committed = [
-        sequence.commit([*draft.tokens[path].tolist(), bonus])
-        for sequence, draft, (path, bonus) in zip(sequences, drafts, verified, strict=True)
-    ]
+    if not joins or len(sequences[0].drafted):
+        target.keep([sequence.path for sequence in sequences])
+    for sequence in sequences:
+        sequence.commit()
     timer.end("commit")
     for i, sequence in enumerate(sequences):
         states = len(rows[i]) + (len(sequence.request.prompt) - 1 if joins else 0)
         hidden = None if target.states is None else target.states[i, :states]
-        sequence.observe(committed[i], drafts[i], hidden, rows[i], verified[i][0])
+        sequence.observe(hidden, rows[i])
     timer.end("draft")
     share = timer.add_prefill if joins else timer.add_step
     share([sequence.result.timeline for sequence in sequences])
-    for sequence, draft, tokens in zip(sequences, drafts, committed, strict=True):
-        if joins:
-            sequence.result.prefilled = len(tokens)
-        else:
-            sequence.result.drafted.append(len(draft))
-            sequence.result.accepted.append(len(tokens) - 1)
-    for sequence, tokens in zip(sequences, committed, strict=True):
-        if sequence.request.on_tokens is not None:  # the caller's time is not measured
-            sequence.request.on_tokens(tokens)
+    for sequence in sequences:  # the time of the caller's on_tokens is not measured
+        sequence.record(joins=joins)
 
 
-def _read(target: Target, sequences: Sequence[_Sequence], trees: Sequence[Tree]) -> torch.Tensor:
-    """Read the prompts, and score the tree of a sequence that is decoded alone."""
+def _forward(target: Target, sequences: Sequence[_Sequence]) -> torch.Tensor:
+    """Score the trees after the last tokens, or read the prompts of sequences that join.
+
+    A joining sequence has a tree only if it is decoded alone.
+    """
+    trees = [(sequence.drafted.tokens, sequence.drafted.parents) for sequence in sequences]
+    if sequences[0].tokens:
+        return target.score([sequence.tokens[-1] for sequence in sequences], trees)
     prompts = [sequence.request.prompt for sequence in sequences]
     hidden = any(sequence.uses_hidden_states is not None for sequence in sequences)
     if len(trees[0][0]):
@@ -256,17 +267,13 @@ def _read(target: Target, sequences: Sequence[_Sequence], trees: Sequence[Tree])
     return target.join(prompts, hidden=hidden)[:, None]
 
 
-def _score(target: Target, sequences: Sequence[_Sequence], trees: Sequence[Tree]) -> torch.Tensor:
-    return target.score([sequence.tokens[-1] for sequence in sequences], trees)
-
-
-def _logits(
-    sequences: Sequence[_Sequence], forward: Callable[[], torch.Tensor], sizes: Sequence[int]
-) -> list[Logits]:
-    """Run ``forward``; return the first rows of each sequence, or their largest logits.
+def _logits(target: Target, sequences: Sequence[_Sequence]) -> list[Logits]:
+    """Return the logits after the last token and each node of each sequence.
 
     The largest ones are enough if nothing reads others.
     """
+    forward = partial(_forward, target, sequences)
+    sizes = [len(sequence.drafted) + 1 for sequence in sequences]
     head, counts = sequences[0].head, [sequence.largest for sequence in sequences]
     if head is not None and head.pays and all(counts):
         return head.top(forward, sizes, max(counts))

@@ -27,6 +27,7 @@ from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.prefix import common_prefix
 from tasc.models.static import Graphs, restore_model, target_from_model
+from tasc.models.target import Target
 from tasc.options.constraint import read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -125,29 +126,24 @@ def generate(
     if unknown := options.keys() - GenerateOptions.__annotations__.keys():
         raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
     stop, batch_size = options.get("stop", ()), options.get("batch_size", 1)
-    sampling, head = options.get("sampling"), options.get("draft_head")
     ends = end_ids(model, tokenizer.eos_token_id)
     rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
     encoded = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    method = parse(drafter or default_method(head=head is not None))
+    method = parse(drafter or default_method(head=options.get("draft_head") is not None))
     if method.chooses:
         raise InputError(f"drafter {method.label!r} drafts nothing: call tasc.choose")
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
     resources = _resources(options, tokenizer, ends)
+    verify = partial(chosen, options.get("verify", "sampled"), resources.sampling)
+    rules = options.get("processors", ()), resources.grammar
     with restore_model(draft), target_from_model(model, graphs) as target:
         make = prepare(method, corpus, tokenizer, replace(resources, target=target))
-        verify, processors = options.get("verify", "sampled"), options.get("processors", ())
         requests = [
-            Request(
-                ids, make, chosen(verify, sampling, i), rule, own, processors, resources.grammar
-            )
+            Request(ids, make, verify(i), rule, own, *rules)
             for i, (ids, own) in enumerate(zip(encoded, callbacks, strict=True))
         ]
-        timer = PhaseTimer()
-        target.share(common_prefix(encoded))
-        timer.end("prefill")
-        done = generate_all(
+        done = _decode(
             target,
             requests,
             max_new_tokens=options.get("max_new_tokens", 256),
@@ -155,9 +151,18 @@ def generate(
             budget=method.budget,
             batch_size=batch_size,
         )
-        timer.add_prefill([one.timeline for one in done])
     texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
     return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
+
+
+def _decode(target: Target, requests: Sequence[Request], **limits: Any) -> list[Generation]:  # noqa: ANN401
+    """Decode as ``generate_all``, but read the tokens with which all prompts begin once."""
+    timer = PhaseTimer()
+    target.share(common_prefix([request.prompt for request in requests]))
+    timer.end("prefill")
+    done = generate_all(target, requests, **limits)
+    timer.add_prefill([one.timeline for one in done])
+    return done
 
 
 def _resources(
@@ -209,8 +214,7 @@ def chosen(name: str, sampling: Sampling | None, sequence: int) -> Verifier:
         return greedy
     # Each pair of integers seeds a different generator, whose first number seeds the verifier.
     seed = np.random.SeedSequence([sampling.seed, sequence]).generate_state(1, np.uint64)[0]
-    own = Sampling(sampling.temperature, sampling.top_k, sampling.top_p, int(seed))
-    return verifier(name, own)
+    return verifier(name, replace(sampling, seed=int(seed)))
 
 
 def prepare(
@@ -225,8 +229,7 @@ def prepare(
         outputs = [ids_of(c, tokenizer) for c in corpus]
     if resources.target is not None:
         resources.target.check_ids(np.concatenate([*outputs, [0]]), "the corpus")
-    drafts = method.entry.needs in ("draft", "either")
-    needed = drafts or resources.token_counts is not None
+    needed = method.entry.needs in ("draft", "either") or resources.token_counts is not None
     known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
     indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()
     make = method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=known))

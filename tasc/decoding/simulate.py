@@ -1,13 +1,14 @@
 """Simulates decoding without a model: the target is assumed to write the reference outputs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.generation import PhaseTimer
+from tasc.decoding.core.generation import Generation, PhaseTimer
+from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
@@ -78,42 +79,47 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
     the output and one more, up to the end token. The prefill is the first step. It drafts only
     with ``drafts_first``, after prompts that are read together with a draft.
     """
-    drafted, accepted, steps = list[int](), list[int](), list[int]()
-    scored, prefilled = list[int](), list[int]()
-    targets, timer, ended = references.targets(), PhaseTimer(), 0
-    for prompt, unread, target in zip(references.prompts, references.unread, targets, strict=True):
-        known, rest, was_drafted = len(drafted), target, False
-        drafter = factory()
+    simulation = _Simulation(factory, references, tree_size)
+    parts = zip(references.prompts, references.unread, references.targets(), strict=True)
+    generations = [simulation.decode(*part) for part in parts]
+    stats = StepStats.of(generations)
+    return replace(stats, ended=simulation.ended, scored=np.array(simulation.scored))
+
+
+class _Simulation:
+    """Decodes outputs, and counts what a ``Generation`` lacks."""
+
+    def __init__(self, factory: Factory, references: References, tree_size: int) -> None:
+        self.factory, self.references, self.tree_size = factory, references, tree_size
+        self.scored: list[int] = []  # nodes that each prefill scored
+        self.ended = 0  # outputs whose end token was drafted after the prefill
+
+    def decode(self, prompt: np.ndarray, unread: np.ndarray, target: np.ndarray) -> Generation:
+        """Decode ``target`` (T,) int32 after a prompt of which ``unread`` is read first."""
+        made, timer, drafter = Generation(target), PhaseTimer(), self.factory()
         drafter.start(prompt)
         timer.end("draft")
-        drafts = references.drafts_first and len(unread) <= LONGEST_CHAIN
-        while len(rest):
-            room = references.max_new_tokens - (len(target) - len(rest)) - 1
-            draft = drafter.draft(min(tree_size, room)) if drafts else Draft()
-            draft = draft.best_chain() if references.chains_only else draft
+        begin, drafts = 0, self.references.drafts_first and len(unread) <= LONGEST_CHAIN
+        while begin < len(target):
+            draft = self._draft(drafter, begin) if drafts or begin else Draft()
             timer.end("draft")
-            agreeing, first = len(draft.path_of(rest)), len(rest) == len(target)
-            was_drafted = agreeing == len(rest) and not first  # the last token, too
-            committed, rest = rest[: agreeing + 1], rest[agreeing + 1 :]
+            agreeing = len(draft.path_of(target[begin:]))
+            committed = target[begin : begin + agreeing + 1]
             timer.end("verify")
             drafter.observe(committed)
             timer.end("draft")
-            if first:
-                scored.append(len(draft))
-                prefilled.append(len(committed))
+            if begin == 0:
+                self.scored.append(len(draft))
+                made.prefilled = len(committed)
             else:
-                drafted.append(len(draft))
-                accepted.append(len(committed) - 1)
-            drafts = True
-        steps.append(len(drafted) - known)
-        ended += was_drafted
-    return StepStats(
-        np.array([len(target) for target in targets]),
-        np.array(steps),
-        np.array(drafted, int),
-        np.array(accepted, int),
-        timer.seconds["draft"],
-        ended,
-        prefilled=np.array(prefilled),
-        scored=np.array(scored),
-    )
+                made.drafted.append(len(draft))
+                made.accepted.append(len(committed) - 1)
+                self.ended += begin + agreeing == len(target)  # the last token was drafted, too
+            begin += len(committed)
+        made.timeline.draft = timer.seconds["draft"]
+        return made
+
+    def _draft(self, drafter: Drafter, begin: int) -> Draft:
+        room = self.references.max_new_tokens - begin - 1
+        draft = drafter.draft(min(self.tree_size, room))
+        return draft.best_chain() if self.references.chains_only else draft

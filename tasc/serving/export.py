@@ -16,9 +16,9 @@ from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
 from tasc.report.markdown import block, code
 from tasc.report.record import Record, Report, Reported
-from tasc.serving.options import LOOPBACK, PORT, ExportOptions
+from tasc.serving.options import ExportOptions
 from tasc.serving.parts import Format, Parts, Start
-from tasc.serving.table import EXPORTS
+from tasc.serving.table import EXPORTS, Entry
 from tasc.tokenizer.loaded import load_tokenizer
 
 # how a request asks for outputs of a schema
@@ -68,9 +68,14 @@ class Exported(Reported):
         drafts = parts.index is not None or parts.head is not None
         source = parts.corpus and parts.corpus.source
         prompt = source.example() if source and not source.chat else Start.prompt
-        tokens, constraint = options.speculative_tokens, parts.named_constraint
-        exact = _exact(parts)
-        return Start(parts.name, drafts, tokens, exact, LOOPBACK, PORT, prompt, constraint)
+        return Start(
+            parts.name,
+            drafts,
+            options.speculative_tokens,
+            exact=_exact(parts),
+            prompt=prompt,
+            constraint=parts.named_constraint,
+        )
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,23 +86,23 @@ class Exported(Reported):
 
     @property
     def report(self) -> ExportReport:
-        parts, entry = self.parts, EXPORTS[self.parts.options.to]
+        parts, start, entry = self.parts, self.start, EXPORTS[self.parts.options.to]
         index = parts.index
         return ExportReport(
             to=parts.options.to,
             label=entry.label,
             name=parts.name,
             vocabulary=len(parts.tokenizer.vocabulary()),
-            drafts=self.start.drafts,
-            speculative_tokens=parts.options.speculative_tokens,
-            exact=self.start.exact,
+            drafts=start.drafts,
+            speculative_tokens=start.speculative_tokens,
+            exact=start.exact,
             index=index and IndexSize(tokens=tokens_of(index), contexts=index.contexts),
             head=None if parts.head is None else str(parts.head),
             regex=parts.options.regex,
             limits=entry.limits,
             findings=self.format.findings(),
             notes=tuple(self.format.notes()),
-            command=shlex.join(self.format.command(self.start)),
+            command=shlex.join(self.format.command(start)),
         )
 
 
@@ -122,22 +127,20 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     model = config.get_text_config()
     tokenizer = load_tokenizer(name).ending(corpus.end if corpus else None)
     check_tokens(tokenizer, model.vocab_size)
-    index = None
+    index = head = None
     if options.index:
         index = load_index(Path(options.index), tokenizer)
     elif corpus and not options.head:
         outputs = tokenizer.encode(corpus.outputs).split()
         index = build_index(outputs, tokenizer.eos_id, Counts())
-    head = None
     if options.head:
         from tasc.models.folder import head_files
 
         head = head_files.find(Path(options.head))
         values, _ = head_files.read(head)
         head_files.check(head, values, model.hidden_size, model.vocab_size)
-    parts = Parts(
-        options, label, folder, tokenizer, index, head, corpus, _constraint(options, corpus)
-    )
+    constraint = _constraint(options, corpus)
+    parts = Parts(options, label, folder, tokenizer, index, head, corpus, constraint)
     return Exported(parts, EXPORTS[options.to].format(parts))
 
 
@@ -153,26 +156,16 @@ def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | N
 
 def _readme(engine: str, start: Start, format: Format) -> str:
     """Return the Markdown. Each command has its own block and runs inside the folder."""
-    entry = EXPORTS[engine]
     command = format.command(start)
-    parts = [f"# {code(start.name)}, for {entry.label}"]
+    parts = [f"# {code(start.name)}, for {EXPORTS[engine].label}"]
     if start.drafts:
         parts.append("Drafts do not change the output: it is the same token for token.")
-    package = requirement()
-    install, on_cpu = entry.installed_by(package)
-    parts += [
-        "## Install",
-        block("sh", install) if entry.by_pip else f"{install[0].upper()}{install[1:]}.",
-    ]
-    if on_cpu:
-        parts += ["Or where there is no GPU:", block("sh", on_cpu)]
-    if "{tasc}" in entry.install and "file:" in package:
-        parts += ["The path is that of tasc on the exporting machine: elsewhere, use your own."]
+    parts += ["## Install", *_installation(EXPORTS[engine])]
     if command:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [block("sh", _wrapped(command))]
         parts += ["It listens on this machine only; `--host 0.0.0.0` admits other machines."]
-    notes = [entry.limits, *format.notes()]
+    notes = [EXPORTS[engine].limits, *format.notes()]
     if start.constraint:
         ((name, given),) = start.constraint.items()
         how = _REQUESTS.get(engine, "with the engine's own structured output")
@@ -182,6 +175,18 @@ def _readme(engine: str, start: Start, format: Format) -> str:
     parts += ["## Use", format.example(start), "## Limits"]
     parts += ["\n".join(f"- {note.removesuffix('.')}." for note in notes)]
     return "\n\n".join(parts) + "\n"
+
+
+def _installation(entry: Entry) -> list[str]:
+    package = requirement()
+    install, on_cpu = entry.installed_by(package)
+    by_pip = install.startswith("pip ")
+    parts = [block("sh", install) if by_pip else f"{install[0].upper()}{install[1:]}."]
+    if on_cpu:
+        parts += ["Or where there is no GPU:", block("sh", on_cpu)]
+    if "{tasc}" in entry.install and "file:" in package:
+        parts += ["The path is that of tasc on the exporting machine: elsewhere, use your own."]
+    return parts
 
 
 def _wrapped(words: list[str]) -> str:

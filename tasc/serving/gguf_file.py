@@ -12,6 +12,7 @@ from tasc.files.disk import writing
 from tasc.files.scratch import scratch
 from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
+from tasc.serving.parts import Parts
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save
 
@@ -38,10 +39,8 @@ def library() -> Any:  # noqa: ANN401
     return conversion
 
 
-def write_gguf(
-    model: Path, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str, path: Path
-) -> None:
-    """Write the file with ``weights`` in f32, f16, bf16 or q8_0; vectors stay in float32.
+def write_gguf(parts: Parts, vocabulary: Vocabulary, path: Path) -> None:
+    """Write the file with weights in f32, f16, bf16 or q8_0; vectors stay in float32.
 
     The converter gets a folder without code, pickles and the model card.
 
@@ -49,11 +48,12 @@ def write_gguf(
         UnavailableError: the converter is not installed.
         InputError: it does not know such a model.
     """
+    model, tokenizer = parts.folder, parts.tokenizer
     with scratch() as folder:
         _link(model, folder)
         save(tokenizer.tokenizer, tokenizer.files, folder)
         try:
-            made = _prepare(folder, model.name, tokenizer, vocabulary, weights)
+            made = _prepare(folder, parts, vocabulary)
         except _REJECTIONS as error:
             why = str(error) or type(error).__name__
             raise InputError(
@@ -61,14 +61,17 @@ def write_gguf(
             ) from None
         with writing(path), closing(made.gguf_writer) as writer:
             writer.write_header_to_file(path)
-            try:
-                writer.write_kv_data_to_file()
-            except struct.error as error:  # such as 2^40 positions
-                raise InputError(
-                    f"{model / CONFIG} has a number that a GGUF file cannot store ({error}): "
-                    "correct it"
-                ) from None
+            _write_metadata(writer, model)
             writer.write_tensors_to_file()
+
+
+def _write_metadata(writer: Any, model: Path) -> None:  # noqa: ANN401
+    try:
+        writer.write_kv_data_to_file()
+    except struct.error as error:  # such as 2^40 positions
+        raise InputError(
+            f"{model / CONFIG} has a number that a GGUF file cannot store ({error}): correct it"
+        ) from None
 
 
 def _link(model: Path, folder: Path) -> None:
@@ -79,10 +82,22 @@ def _link(model: Path, folder: Path) -> None:
         (folder / file.name).symlink_to(file.resolve())
 
 
-def _prepare(
-    folder: Path, name: str, tokenizer: LoadedTokenizer, vocabulary: Vocabulary, weights: str
-) -> Any:  # noqa: ANN401 - the converter's own
+def _prepare(folder: Path, parts: Parts, vocabulary: Vocabulary) -> Any:  # noqa: ANN401
     """Return a model of the converter with all tensors and metadata, read when it is written."""
+    made = _opened(folder, parts)
+    if not made.model_tensors:
+        raise ValueError("its weights are not in files named model*.safetensors")
+    writer = made.gguf_writer
+    made.set_vocab = partial(_add_vocabulary, writer, parts.tokenizer, vocabulary)
+    made.prepare_tensors()
+    made.prepare_metadata(vocab_only=False)
+    written = f"{writer.arch}.attention.sliding_window" in writer.kv_data[0]
+    if _has_window(made.hparams) and not written:
+        raise ValueError("it would ignore the sliding window")
+    return made
+
+
+def _opened(folder: Path, parts: Parts) -> Any:  # noqa: ANN401 - the converter's own
     conversion = library()
     import gguf
 
@@ -90,21 +105,12 @@ def _prepare(
     config = conversion.ModelBase.load_hparams(folder, is_mistral_format=False)
     kind = conversion.get_model_class(conversion.get_model_architecture(config, text))
     kind.no_mtp = True  # heads for several tokens, which transformers drops
+    weights = parts.options.weights
     numbers = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
     file_type = getattr(gguf.LlamaFileType, numbers)
-    made = kind(folder, file_type, folder / "unused", model_name=name)
+    made = kind(folder, file_type, folder / "unused", model_name=parts.folder.name)
     if "n_positions" in made.hparams:  # transformers 5 no longer writes GPT-2's second name of it
         made.hparams.setdefault("n_ctx", made.hparams["n_positions"])
-    if not made.model_tensors:
-        raise ValueError("its weights are not in files named model*.safetensors")
-    made.set_vocab = partial(_add_vocabulary, made.gguf_writer, tokenizer, vocabulary)
-    made.prepare_tensors()
-    made.prepare_metadata(vocab_only=False)
-    if (
-        _has_window(made.hparams)
-        and f"{made.gguf_writer.arch}.attention.sliding_window" not in (made.gguf_writer.kv_data[0])
-    ):
-        raise ValueError("it would ignore the sliding window")
     return made
 
 

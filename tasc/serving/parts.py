@@ -13,7 +13,7 @@ from tasc.decoding.drafters.ngram.index import save_index
 from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, copy_json, weight_files
 from tasc.options.constraint import Constraint
 from tasc.report.markdown import block
-from tasc.serving.options import ExportOptions
+from tasc.serving.options import LOOPBACK, PORT, ExportOptions
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save as save_tokenizer
 
@@ -74,8 +74,8 @@ class Start:
     drafts: bool
     speculative_tokens: int
     exact: bool
-    host: str
-    port: int
+    host: str = LOOPBACK
+    port: int = PORT
     prompt: str = "your prompt"
     constraint: dict[str, str] = field(default_factory=dict)
 

@@ -29,10 +29,6 @@ class Entry:
         found: type[Format] = resolve_name(f"tasc.serving.exports.{self.path}")
         return found
 
-    @property
-    def by_pip(self) -> bool:
-        return self.install.startswith("pip ")
-
     def installed_by(self, tasc: str) -> tuple[str, str]:
         """Return the install commands for GPU and CPU; ``tasc`` is the requirement of tasc."""
         named = shlex.quote(tasc)

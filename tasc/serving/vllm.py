@@ -136,25 +136,29 @@ class TascProposer:
         self.options, self.tokenizer = options, tokenizer
         make = partial(chain_factory, options, tokenizer)
         self.tasks = Tasks(make, tokenizer, options.folders(), folder)
-        sizes = Sizes(
-            vllm_config.speculative_config.num_speculative_tokens,
-            model.max_model_len,
-            2 * vllm_config.scheduler_config.max_num_seqs,
-            len(tokenizer.vocabulary()),
-        )
-        cost = CostModel.from_option(TOKEN_COST if options.cost == "measured" else options.cost)
-        clock = time.perf_counter if options.cost == "measured" else None
-        policy = ChainPolicy(cost, clock) if options.guard else None
-        threads = min(options.threads, _cores())
-        factories = self.tasks.factories
-        self.proposer = ChainProposer(factories[""], tokenizer.eos_id, sizes, policy, threads)
-        self.proposer.use(factories)
-        self.proposer.route = self.tasks.route
+        self.proposer = self._proposer(vllm_config)
         first = getattr(getattr(vllm_config, "parallel_config", None), "rank", 0) == 0
         self.state = self._state(Path(options.state)) if options.state and first else None
         runner = "V2" if getattr(vllm_config, "use_v2_model_runner", False) else "V1"
         version = getattr(sys.modules.get("vllm"), "__version__", "unknown")
         _log.info("drafting in Model Runner %s of vLLM %s, through custom_class", runner, version)
+
+    def _proposer(self, vllm_config: Any) -> ChainProposer:  # noqa: ANN401
+        options, factories = self.options, self.tasks.factories
+        sizes = Sizes(
+            vllm_config.speculative_config.num_speculative_tokens,
+            vllm_config.model_config.max_model_len,
+            2 * vllm_config.scheduler_config.max_num_seqs,
+            len(self.tokenizer.vocabulary()),
+        )
+        cost = CostModel.from_option(TOKEN_COST if options.cost == "measured" else options.cost)
+        clock = time.perf_counter if options.cost == "measured" else None
+        policy = ChainPolicy(cost, clock) if options.guard else None
+        threads = min(options.threads, _cores())
+        made = ChainProposer(factories[""], self.tokenizer.eos_id, sizes, policy, threads)
+        made.use(factories)
+        made.route = self.tasks.route
+        return made
 
     def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Load no model; warn if vLLM samples wrongly with drafts."""

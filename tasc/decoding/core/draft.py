@@ -31,6 +31,13 @@ class ProposalProbs:
     of: np.ndarray
     replacement: bool = True
 
+    def check(self, n: int) -> None:
+        """Raise InputError if these are not the distributions of a draft of ``n`` nodes."""
+        if len(self.of) != n + 1:
+            raise InputError(
+                f"a draft of {n} tokens needs {n + 1} distribution indexes, got {len(self.of)}"
+            )
+
     def __post_init__(self) -> None:
         if self.probs.dim() != 2 or str(self.probs.dtype) != "torch.float32":
             raise InputError(
@@ -57,6 +64,14 @@ class LazyProposal:
     """
 
     distributions: Sequence[Bounds]
+
+    def check(self, n: int) -> None:
+        """Raise InputError if these are not the distributions of a chain of ``n`` nodes."""
+        if len(self.distributions) not in (n, n + 1):
+            raise InputError(
+                f"a chain of {n} tokens needs {n} or {n + 1} distributions, got "
+                f"{len(self.distributions)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -94,16 +109,8 @@ class Draft:
             raise InputError(
                 f"draft node {i} has parent {self.parents[i]}: use -1 or an earlier node"
             )
-        if isinstance(self.q, LazyProposal):
-            if len(self.q.distributions) not in (n, n + 1):
-                raise InputError(
-                    f"a chain of {n} tokens needs {n} or {n + 1} distributions, got "
-                    f"{len(self.q.distributions)}"
-                )
-        elif self.q is not None and len(self.q.of) != n + 1:
-            raise InputError(
-                f"a draft of {n} tokens needs {n + 1} distribution indexes, got {len(self.q.of)}"
-            )
+        if self.q is not None:
+            self.q.check(n)
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -35,13 +35,6 @@ class Timeline:
         """Seconds from the prompt to the last token."""
         return self.prefill + self.draft + self.forward + self.verify + self.commit
 
-    def add(self, draft: float, forward: float, verify: float, commit: float) -> None:
-        self.draft += draft
-        self.forward += forward
-        self.verify += verify
-        self.commit += commit
-        self.steps.append((draft, forward, verify, commit))
-
 
 class PhaseTimer:
     """Seconds of phases that follow one another, from the moment it is made."""
@@ -66,9 +59,13 @@ class PhaseTimer:
     def add_step(self, timelines: Sequence[Timeline]) -> None:
         """Share the time of a step evenly among the sequences of the batch."""
         phases = ("draft", "forward", "verify", "commit")
-        shares = [self.seconds[phase] / len(timelines) for phase in phases]
+        draft, forward, verify, commit = (self.seconds[p] / len(timelines) for p in phases)
         for timeline in timelines:
-            timeline.add(*shares)
+            timeline.draft += draft
+            timeline.forward += forward
+            timeline.verify += verify
+            timeline.commit += commit
+            timeline.steps.append((draft, forward, verify, commit))
 
 
 @dataclass

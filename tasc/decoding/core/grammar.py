@@ -8,6 +8,7 @@ output is complete.
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -223,21 +224,25 @@ def _compiled(constraint: Constraint, engine: Any, *, spaced: bool) -> Any:  # n
     """Return an LLMatcher. First compile in a process that can be ended. Raises InputError."""
     from llguidance import LLMatcher
 
-    text = _written(constraint, spaced=spaced)
+    make = partial(LLMatcher, engine, _written(constraint, spaced=spaced), log_level=0)
+    if problem := _problem(make):
+        reason = " ".join(problem.split())
+        raise InputError(f"{constraint.name} cannot be used ({reason:.300}): correct it")
+    return make()
+
+
+def _problem(make: Callable[[], Any]) -> str:
+    """Return why ``make`` gives no LLMatcher within the limits, or an empty text."""
 
     def compile(_: object) -> str:
-        made = LLMatcher(engine, text, log_level=0)
+        made = make()
         if not made.is_error():
             made.compute_bitmask()
         return str(made.get_error())
 
     try:
-        problem = Forked(compile, _SECONDS, _MEMORY)(None)
+        return Forked(compile, _SECONDS, _MEMORY)(None)
     except TimeoutError:
-        problem = f"it takes more than {_SECONDS:.0f} s to compile"
+        return f"it takes more than {_SECONDS:.0f} s to compile"
     except (RuntimeError, MemoryError) as error:
-        problem = str(error)
-    if problem:
-        reason = " ".join(problem.split())
-        raise InputError(f"{constraint.name} cannot be used ({reason:.300}): correct it")
-    return LLMatcher(engine, text, log_level=0)
+        return str(error)

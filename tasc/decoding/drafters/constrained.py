@@ -64,14 +64,15 @@ class Constrained:
 
     def _grown(self, draft: Draft) -> list[_Branch]:
         """Walk the tree depth first, and leave the matcher where it was."""
-        paths = draft.probabilities
-        if paths is None:  # by rank
-            paths = 1 / np.arange(2, len(draft) + 2, dtype=np.float32)
+        likely = draft.probabilities
+        if likely is None:  # by rank
+            likely = 1 / np.arange(2, len(draft) + 2, dtype=np.float32)
+        tokens, paths = draft.tokens.tolist(), likely.tolist()
         children: dict[int, list[int]] = {}
         for node, parent in enumerate(draft.parents.tolist()):
             children.setdefault(parent, []).append(node)
         grown, depth = list[_Branch](), 0
-        stack = self._below(draft, paths, children.get(-1, []), _Branch(-1, -1, -1, 1.0, 0))
+        stack = self._below(tokens, paths, children.get(-1, []), _Branch(-1, -1, -1, 1.0, 0))
         while stack:
             branch = stack.pop()
             self.matcher.rollback(depth - branch.depth)
@@ -81,35 +82,29 @@ class Constrained:
                 continue
             depth += self.matcher.try_consume_tokens([branch.token])
             here = replace(branch, parent=len(grown) - 1, depth=depth)
-            stack += self._below(draft, paths, children.get(branch.own, []), here)
+            stack += self._below(tokens, paths, children.get(branch.own, []), here)
         self.matcher.rollback(depth)
         return grown
 
     def _below(
-        self, draft: Draft, paths: np.ndarray, nodes: Sequence[int], here: _Branch
+        self, tokens: Sequence[int], paths: Sequence[float], nodes: Sequence[int], here: _Branch
     ) -> list[_Branch]:
         """Return the branches after ``here``, the first one last."""
         rest = here.rest or self.grammar.forced(self.matcher)
-        above = float(paths[here.own]) if here.own >= 0 else 1.0
-        allowed = [node for node in nodes if self._allows(int(draft.tokens[node]))]
-        forbidden = sum(float(paths[node]) for node in nodes) - sum(
-            float(paths[node]) for node in allowed
-        )
+        above = paths[here.own] if here.own >= 0 else 1.0
+        allowed = [node for node in nodes if self._allows(tokens[node])]
+        forbidden = sum(paths[node] for node in nodes) - sum(paths[node] for node in allowed)
         scale = here.path / max(above - forbidden, 1e-9)
         branches, determined = list[_Branch](), _OUTSIDE
         for node in reversed(allowed):
-            token = int(draft.tokens[node])
-            if rest and token == rest[0]:
+            if rest and tokens[node] == rest[0]:
                 determined = node
             else:
-                path = min(scale * float(paths[node]), here.path)
-                branches.append(_Branch(node, token, here.parent, path, here.depth))
+                path = min(scale * paths[node], here.path)
+                branches.append(_Branch(node, tokens[node], here.parent, path, here.depth))
         if rest:
-            branches.append(
-                _Branch(
-                    determined, rest[0], here.parent, here.path, here.depth, rest[1:], free=True
-                )
-            )
+            own = determined, rest[0], here.parent, here.path, here.depth
+            branches.append(_Branch(*own, rest[1:], free=True))
         return branches
 
     def _allows(self, token: int) -> bool:

@@ -4,7 +4,7 @@ import inspect
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Literal
 
 from tasc.decoding.core.protocols import Factory
@@ -38,9 +38,9 @@ class Entry:
     @property
     def prepare(self) -> Callable[[Resources, Any], Factory]:
         """The function at ``path``."""
-        module, _, name = self.path.partition(":")
+        path = self.path if ":" in self.path else f"{self.path}:prepare"
         prepare: Callable[[Resources, Any], Factory]
-        prepare = getattr(import_module(f"tasc.decoding.drafters.{module}"), name or "prepare")
+        prepare = resolve_name(f"tasc.decoding.drafters.{path}")
         return prepare
 
     @property

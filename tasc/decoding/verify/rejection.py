@@ -33,9 +33,8 @@ class MultiBranch:
     def __call__(
         self, draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
     ) -> Verified:
-        q = draft.q
+        q, distribution = draft.q, target_distribution(draft, logits, self.sampling, adjust)
         if isinstance(q, LazyProposal):
-            distribution = target_distribution(draft, logits, self.sampling, adjust)
             return verify_lazy(draft, q, distribution, self.random)
         if q is not None and q.probs.shape[1] != logits.shape[1]:
             raise InputError(
@@ -44,15 +43,12 @@ class MultiBranch:
             )
         uniforms = self.random.random(len(draft) + 1)
         if adjust is not None or self.sampling.cuts or not ops.available(logits.device):
-            return rejection_reference(
-                draft, target_distribution(draft, logits, self.sampling, adjust), uniforms
-            )
+            return rejection_reference(draft, distribution, uniforms)
         if q is None:
             none = logits.new_empty((0, logits.shape[1]), dtype=torch.float32)
             q = ProposalProbs(none, np.full(len(draft) + 1, -1, np.int32))
-        proposals = q.probs, q.of, q.replacement
-        arguments = (draft.tokens, draft.parents, *proposals, self.sampling.temperature, uniforms)
-        return ops.run(ops.REJECTION, logits, *arguments)
+        drawn = draft.tokens, draft.parents, q.probs, q.of, q.replacement
+        return ops.run(ops.REJECTION, logits, *drawn, self.sampling.temperature, uniforms)
 
 
 class Rejection(MultiBranch):

@@ -43,14 +43,11 @@ class State:
     """Writes the learnt outputs to a file, once per ``EVERY`` seconds and at the end."""
 
     def __init__(
-        self,
-        file: Path,
-        tokenizer: LoadedTokenizer,
-        outputs: Callable[[], Outputs],
-        clock: Callable[[], float] = time.monotonic,
+        self, file: Path, tokenizer: LoadedTokenizer, outputs: Callable[[], Outputs]
     ) -> None:
-        self.file, self.tokenizer, self.outputs, self.clock = file, tokenizer, outputs, clock
-        self.next, self.known, self.saved = clock() + EVERY, 0, 0
+        self.file, self.tokenizer, self.outputs = file, tokenizer, outputs
+        self.clock = time.monotonic
+        self.next, self.known, self.saved = self.clock() + EVERY, 0, 0
         atexit.register(self.finish)
 
     def record(self, known: int) -> None:
@@ -77,10 +74,13 @@ def write_state(file: Path, outputs: Outputs, tokenizer: LoadedTokenizer) -> Non
         parts = [np.asarray(output, np.int32) for output in some]
         tensors[f"{name}/tokens"] = np.concatenate([np.empty(0, np.int32), *parts])
         tensors[f"{name}/lengths"] = np.array([len(part) for part in parts], np.int32)
-    marks = {"format": FORMAT, "version": VERSION, "tokenizer": tokenizer.identity.hex()}
     with replacing(file) as new:
         new.touch(0o600)
-        new.write_bytes(save(tensors, metadata=marks))
+        new.write_bytes(save(tensors, metadata=_marks(tokenizer)))
+
+
+def _marks(tokenizer: LoadedTokenizer) -> dict[str, str]:
+    return {"format": FORMAT, "version": VERSION, "tokenizer": tokenizer.identity.hex()}
 
 
 def read_state(file: Path, tokenizer: LoadedTokenizer) -> dict[str, list[np.ndarray]]:
@@ -94,8 +94,7 @@ def read_state(file: Path, tokenizer: LoadedTokenizer) -> dict[str, list[np.ndar
         if file.stat().st_size > MOST_BYTES:
             raise ValueError(f"it has {file.stat().st_size:,} bytes")
         with safe_open(file, "np") as opened:
-            marks = {"format": FORMAT, "version": VERSION, "tokenizer": tokenizer.identity.hex()}
-            if opened.metadata() != marks:
+            if opened.metadata() != _marks(tokenizer):
                 raise ValueError("it has another format, version or tokenizer")
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         names = [name.removesuffix("/tokens") for name in tensors if name.endswith("/tokens")]

@@ -36,8 +36,7 @@ class Tasks:
         make: Callable[[Sequence[Path]], Factory],
         tokenizer: LoadedTokenizer,
         plain: Sequence[Path],
-        folder: Path | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        folder: Path | None,
     ) -> None:
         """Load all indexes; ``make`` builds the factory of some index folders.
 
@@ -46,7 +45,8 @@ class Tasks:
         if folder is not None and not folder.is_dir():
             raise InputError(f"tasks: {folder} is not a folder: create it, or name another one")
         self.make, self.tokenizer, self.plain, self.folder = make, tokenizer, plain, folder
-        self.clock, self.next = clock, clock() + EVERY
+        self.clock = time.monotonic
+        self.next = self.clock() + EVERY
         self.factories: dict[str, Factory] = {}
         self.tags: dict[str, str] = {}
         self.stamps: dict[str, list[Stamp | None]] = {}
@@ -62,19 +62,12 @@ class Tasks:
         if now < self.next:
             return False
         self.next = now + EVERY
-        changed = False
-        for name in self._changed():
-            try:
-                self._load(name)
-            except TascError as error:
-                _log.warning("%s: the new index is not used: %s", name or "index", error)
-            else:
-                changed = True
-        for name in [name for name in self.tags if name not in self.stamps]:
+        loaded = [name for name in self._changed() if self._reload(name)]
+        removed = [name for name in self.tags if name not in self.stamps]
+        for name in removed:
             del self.tags[name], self.factories[name]
-            changed = True
             _log.info("task %s was removed", name)
-        return changed
+        return bool(loaded or removed)
 
     def route(self, prompt: np.ndarray) -> str:
         """Return the task of ``prompt`` (T,): that of the first tag, and of the longest there."""
@@ -105,6 +98,15 @@ class Tasks:
     def _tag_file(self, name: str) -> Path:
         assert self.folder is not None
         return self.folder / f"{name}{TAG}"
+
+    def _reload(self, name: str) -> bool:
+        """Load a task again and return True, or log why that fails."""
+        try:
+            self._load(name)
+        except TascError as error:
+            _log.warning("%s: the new index is not used: %s", name or "index", error)
+            return False
+        return True
 
     def _load(self, name: str) -> None:
         """Load the indexes of a task; it keeps the outputs that it has learnt."""

@@ -64,9 +64,7 @@ class LlamaCppExport(Format):
 
     def save(self, folder: Path) -> None:
         parts = self.parts
-        write_gguf(
-            parts.folder, parts.tokenizer, self.vocabulary, parts.options.weights, folder / MODEL
-        )
+        write_gguf(parts, self.vocabulary, folder / MODEL)
         save_tokenizer(parts.tokenizer.tokenizer, parts.tokenizer.files, folder)
         if parts.constraint is not None:
             text = grammar(parts.constraint, labels=parts.options.choices is not None)

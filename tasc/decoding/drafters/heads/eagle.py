@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Unchanging
-from tasc.decoding.drafters.heads.tree import grow
+from tasc.decoding.drafters.heads.tree import children, own_columns, ranked
 from tasc.errors import InputError
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
@@ -64,11 +64,7 @@ class Eagle:
         hidden, rows, path = self.step
         self.step = None
         if not self.prefilled:
-            self.prefilled = True
-            length, after = len(self.prompt), np.append(self.prompt[1:], tokens)
-            self.vocabulary.start(self._to_device(self.prompt), hidden[:length])
-            kept = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
-            self.pending.append((hidden[kept], after))
+            self._observe_prompt(hidden, path, tokens)
         elif len(path) == 0:  # a step without a draft, which must cost next to nothing
             # A captured graph overwrites these states in the next step, so copy them.
             self.pending.append((hidden[: len(tokens)].clone(), tokens))
@@ -78,15 +74,54 @@ class Eagle:
             kept = self._committing(path, tokens)
             self.vocabulary.observe(self._to_device(tokens), rows, kept)
 
+    def _observe_prompt(self, hidden: Tensor, path: np.ndarray, tokens: np.ndarray) -> None:
+        self.prefilled = True
+        length, after = len(self.prompt), np.append(self.prompt[1:], tokens)
+        self.vocabulary.start(self._to_device(self.prompt), hidden[:length])
+        kept = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
+        self.pending.append((hidden[kept], after))
+
     @torch.inference_mode()
     def draft(self, max_nodes: int) -> Draft:
         if max_nodes < 1 or not self.prefilled:
             return Draft()
         self._catch_up()
-        o, start = self.options, (self._forward, self.kv_cache, self.vocabulary, self.last)
-        tree = grow(*start, width=o.width, depth=o.depth, max_nodes=max_nodes)
+        tree = self._grow(max_nodes)
         self.vocabulary.drafted(tree[0])
         return _to_host(*tree)
+
+    def _grow(self, max_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return EAGLE-2's tree in the form of ``ranked``: a beam, re-ranked to ``max_nodes``.
+
+        Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees" (2024),
+        section 4: each level expands the ``width`` nodes of highest value to their ``width``
+        likeliest children; of all nodes the best remain. ``depth`` levels take ``depth`` forwards
+        of the LM head, and ``depth`` - 1 of the head's layer, whose keys and values are in the
+        cache until the end.
+        """
+        width, depth = min(self.options.width, max_nodes), min(self.options.depth, max_nodes)
+        begin, device = self.kv_cache.length, self.device
+        tokens, scores = children(self.vocabulary, self.last, self.last.new_zeros(1), width)
+        levels = [(tokens, torch.full_like(tokens, -1), scores)]
+        nodes, total = torch.arange(len(tokens), device=device), len(tokens)
+        states = self.last.expand(len(tokens), -1)
+        committed = torch.ones(len(tokens), begin, dtype=torch.bool, device=device)
+        mask = torch.cat((committed, own_columns(len(tokens), device)), dim=1)
+        for level in range(1, depth):
+            positions = torch.full_like(tokens, begin + level - 1)
+            states = self._forward(tokens, states, positions, mask[None, None])
+            self.kv_cache.length += len(tokens)
+            offered, values = children(self.vocabulary, states, scores, width)
+            per_node = len(offered) // len(tokens)
+            levels.append((offered, nodes.repeat_interleave(per_node), values))
+            if level + 1 < depth:
+                scores, best = values.topk(min(width, len(values)))
+                tokens, origin = offered[best], best // per_node
+                nodes, states = total + best, states[origin]
+                mask = torch.cat((mask[origin], own_columns(len(best), device)), dim=1)
+            total += len(offered)
+        self.kv_cache.length = begin
+        return ranked(levels, max_nodes)
 
     def _catch_up(self) -> None:
         """Let the head read the tokens committed since the last draft."""

@@ -3,61 +3,10 @@
 A node's value is the product of the probabilities on its path. Nothing here waits for the device.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary
-from tasc.models.cache import KVCache
-
-# (tokens (f,), hidden states before them (f, d), positions (f,), mask (1, 1, f, keys)) -> states
-Read = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def grow(
-    read: Read,
-    kv_cache: KVCache,
-    vocabulary: DraftVocabulary,
-    hidden: Tensor,
-    *,
-    width: int,
-    depth: int,
-    max_nodes: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return EAGLE-2's tree in the form of ``ranked``: a beam, re-ranked to ``max_nodes``.
-
-    Li et al., "EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees" (2024),
-    section 4: each level expands the ``width`` nodes of highest value to their ``width`` likeliest
-    children; of all nodes the best remain. ``hidden`` (1, d) is the head's state after the last
-    committed token. ``depth`` levels take ``depth`` forwards of the LM head, and ``depth`` - 1 of
-    the head's layer with ``read``. ``kv_cache`` holds the head's keys and values, level after
-    level; its length is restored at the end.
-    """
-    device, begin = hidden.device, kv_cache.length
-    width, depth = min(width, max_nodes), min(depth, max_nodes)
-    tokens, scores = _children(vocabulary, hidden, hidden.new_zeros(1), width)
-    parents = torch.full_like(tokens, -1)
-    levels = [(tokens, parents, scores)]
-    frontier, total = torch.arange(len(tokens), device=device), len(tokens)
-    states = hidden.expand(len(tokens), -1)
-    committed = torch.ones(len(tokens), begin, dtype=torch.bool, device=device)
-    mask = torch.cat((committed, _eye(len(tokens), device)), dim=1)
-    for level in range(1, depth):
-        positions = torch.full_like(tokens, begin + level - 1)
-        states = read(tokens, states, positions, mask[None, None])
-        kv_cache.length += len(tokens)
-        offered, values = _children(vocabulary, states, scores, width)
-        children = len(offered) // len(tokens)
-        levels.append((offered, frontier.repeat_interleave(children), values))
-        if level + 1 < depth:
-            scores, best = values.topk(min(width, len(values)))
-            tokens, origin = offered[best], best // children
-            frontier, states = total + best, states[origin]
-            mask = torch.cat((mask[origin], _eye(len(best), device)), dim=1)
-        total += len(offered)
-    kv_cache.length = begin
-    return ranked(levels, max_nodes)
 
 
 def ranked(
@@ -77,7 +26,7 @@ def ranked(
     return tokens[best].masked_fill(scores == -torch.inf, -1), position[parents[best]], scores
 
 
-def _children(
+def children(
     vocabulary: DraftVocabulary, hidden: Tensor, scores: Tensor, width: int
 ) -> tuple[Tensor, Tensor]:
     """Return the likeliest tokens after each of ``hidden`` (m, d) and their values, (m · c,)."""
@@ -89,5 +38,6 @@ def _children(
     return columns if ids is None else ids[columns].clamp(min=0), values.flatten()
 
 
-def _eye(n: int, device: torch.device) -> Tensor:
+def own_columns(n: int, device: torch.device) -> Tensor:
+    """Return the mask (n, n) in which each of ``n`` nodes sees itself only."""
     return torch.eye(n, dtype=torch.bool, device=device)

@@ -68,12 +68,17 @@ def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
         alphas[name] = float(np.minimum(p, q).sum())
     order = np.argsort(-p)[:MOST]
     likely = order[: int(np.searchsorted(p[order].cumsum(), COVERED)) + 1]
-    options, psi = SlrsOptions(floor=FLOOR), np.zeros(len(likely))
-    for i, token in enumerate(likely.tolist()):
-        for low, high in Segmentation(session, options, node, token).bounds():
-            psi[i] = low
-            if high - low < FLOOR:
-                break
+    psi = np.array([_psi(session, node, token) for token in likely.tolist()])
     alphas["slem"] = float((p[likely] * psi).sum())
     alphas["slrs"] = float(np.minimum(p[likely], psi).sum())
     return alphas
+
+
+def _psi(session: DraftSession, node: int, token: int) -> float:
+    """Return ψ of ``token`` after ``node``, at most FLOOR too low."""
+    found = 0.0
+    for low, high in Segmentation(session, SlrsOptions(floor=FLOOR), node, token).bounds():
+        found = low
+        if high - low < FLOOR:
+            break
+    return found

@@ -62,14 +62,7 @@ class NeuralDraftModel:
             self.skipped = len(ids) - most // 2
         ids = list(ids[self.skipped :])
         shared = len(os.path.commonprefix([self.committed, ids]))  # noqa: RUF071 - of lists
-        path: list[int] = []
-        if shared == len(self.committed):
-            node: int | None = shared - 1
-            for token in ids[shared:]:
-                node = self.children.get((node, token)) if node is not None else None
-                if node is None:
-                    break
-                path.append(node)
+        path = self._path(ids[shared:]) if shared == len(self.committed) else []
         cached = shared + len(path)
         row = self.rows[path[-1] - len(self.committed)] if path else self.last
         if cached == len(ids) and (shared < len(self.committed) or row is None):
@@ -82,6 +75,17 @@ class NeuralDraftModel:
         self.committed, self.last = ids, row
         self._forget()
         return len(ids) - 1
+
+    def _path(self, tokens: Sequence[int]) -> list[int]:
+        """Return the nodes after the text that spell the first of ``tokens``."""
+        path, node = list[int](), len(self.committed) - 1
+        for token in tokens:
+            child = self.known(node, token)
+            if child is None:
+                break
+            path.append(child)
+            node = child
+        return path
 
     @torch.inference_mode()
     def _read(self, ids: list[int], cached: int) -> torch.Tensor:
@@ -118,16 +122,19 @@ class NeuralDraftModel:
         model = self.model
         ids = torch.tensor([[token for _, token in new]], device=model.device)
         positions = torch.tensor([[base + len(d) - 1 for d in depths]], device=model.device)
-        mask = None
-        if len(new) > 1 or len(depths[0]) <= first - base:
-            mask = torch.zeros((len(new), first + len(new)), dtype=torch.bool)
-            mask[:, :base] = True
-            for i, slots in enumerate(depths):
-                mask[i, slots] = True
-            mask = mask[None, None].to(model.device)
+        is_chain = len(new) == 1 and len(depths[0]) > first - base
+        mask = None if is_chain else self._mask(depths, first + len(new))
         rows = model.forward(model.cache, ids, positions, mask)[0]
         model.kv_cache.advance(len(new))
         self.rows += list(rows)
+
+    def _mask(self, depths: Sequence[list[int]], width: int) -> torch.Tensor:
+        """Return the mask (1, 1, n, width) of n nodes, which see the text and their ancestors."""
+        mask = torch.zeros((len(depths), width), dtype=torch.bool)
+        mask[:, : len(self.committed)] = True
+        for i, slots in enumerate(depths):
+            mask[i, slots] = True
+        return mask[None, None].to(self.model.device)
 
     def row(self, node: int) -> torch.Tensor:
         at = node - len(self.committed)

@@ -56,13 +56,9 @@ class NgramModel:
     def _distribution(self, context: tuple[int, ...]) -> np.ndarray:
         distribution = np.full(self.size, 1 / self.size)
         for length in range(len(context) + 1):
-            number = 0
-            for k, token in enumerate(context[len(context) - length :]):
-                keys = self.levels[k][0]
-                at = int(np.searchsorted(keys, number * self.size + token))
-                if at == len(keys) or keys[at] != number * self.size + token:
-                    return distribution
-                number = at
+            number = self._number(context[len(context) - length :])
+            if number is None:
+                return distribution
             keys, counts = self.levels[length]
             low, high = np.searchsorted(keys, [number * self.size, (number + 1) * self.size])
             if low == high:
@@ -73,6 +69,16 @@ class NgramModel:
                 counts[low:high] - _DISCOUNT
             ) / total
         return distribution
+
+    def _number(self, tokens: tuple[int, ...]) -> int | None:
+        """Return the number of these tokens among counted ones; None if they are not counted."""
+        number = 0
+        for (keys, _), token in zip(self.levels, tokens, strict=False):
+            key = number * self.size + token
+            number = int(np.searchsorted(keys, key))
+            if number == len(keys) or keys[number] != key:
+                return None
+        return number
 
 
 class NgramDraftModel:

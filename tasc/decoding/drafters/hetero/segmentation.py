@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tasc.decoding.drafters.hetero.options import SlrsOptions
-from tasc.decoding.drafters.hetero.pair import DraftSession
+from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.vocab.strings import CONTINUE, KEPT
 
 State = tuple[int, bytes, int, int]  # number of bytes, bytes, node, number of draft tokens
@@ -83,17 +83,21 @@ def relevant(session: DraftSession, string: bytes, token: int) -> tuple[np.ndarr
     pair = session.pair
     result = pair.relevant.get((string, token))
     if result is None:
-        resolver, whole = pair.resolver.after(string), pair.vocabulary.of_id[token]
-        continues = []
-        for draft in np.flatnonzero(resolver == CONTINUE).tolist() if whole else []:
-            grown = string + pair.draft_strings[draft]
-            inside = whole.startswith(grown) and grown != whole
-            if inside or (grown.startswith(whole) and pair.vocabulary.first(grown) == token):
-                continues.append(draft)
-        result = np.flatnonzero(resolver == token), continues
+        result = _find_relevant(pair, string, token)
         pair.relevant_size += len(result[0])
         if pair.relevant_size > KEPT:
             pair.relevant_size = len(result[0])
             pair.relevant.clear()
         pair.relevant[string, token] = result
     return result
+
+
+def _find_relevant(pair: Pair, string: bytes, token: int) -> tuple[np.ndarray, list[int]]:
+    resolver, whole = pair.resolver.after(string), pair.vocabulary.of_id[token]
+    continues = []
+    for draft in np.flatnonzero(resolver == CONTINUE).tolist() if whole else []:
+        grown = string + pair.draft_strings[draft]
+        inside = whole.startswith(grown) and grown != whole
+        if inside or (grown.startswith(whole) and pair.vocabulary.first(grown) == token):
+            continues.append(draft)
+    return np.flatnonzero(resolver == token), continues

@@ -63,10 +63,7 @@ class TokenLevel:
             return Draft()
         drawing, rows = Chain(), list[torch.Tensor]()
         most = min(max_nodes, self.options.lookahead or max_nodes)
-        while True:
-            distribution = self.distribution(node)
-            if distribution is None:
-                break
+        while (distribution := self.distribution(node)) is not None:
             rows.append(self.over_target(distribution))
             drawn = self.session.draw(distribution)
             token = int(self.to_target[drawn])

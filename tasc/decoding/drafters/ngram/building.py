@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryFile
+from typing import IO, BinaryIO
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 _TEXTS, _CHARACTERS = 1 << 16, 1 << 24  # limits of a batch to encode
 _CHUNK = 1 << 20  # words or tokens to copy at a time
+Piece = tuple[np.ndarray, np.ndarray, np.ndarray]  # entries, contexts, and contexts by token
 _MARKS = ("does not mark where outputs begin", "marks where outputs begin")
 
 
@@ -106,32 +108,37 @@ class IndexFile:
                 f"the texts contain tokens that {self.tokenizer.path} lacks: "
                 "make the merged indexes again with tasc index"
             )
-        pieces: list[tuple[int, np.ndarray]] = []  # entries, and contexts by token, of each piece
-        contexts = entries = 0
-        beside = self.path.with_suffix(".contexts")
-        with self.path.open("r+b") as file, beside.open("w+b") as nodes:
+        pieces = _pieces(builder, memory, progress)
+        with self.path.open("r+b") as file, TemporaryFile(dir=self.path.parent) as nodes:
             file.seek(-(self._packed + 1) % 8 + 1, os.SEEK_END)
-            first = file.truncate()  # p_min may leave nothing to write there
-            for own, lists, counted in _pieces(builder, memory, progress):
-                file.write(own.data)
-                nodes.write((lists + np.uint64(entries)).data)
-                contexts, entries = contexts + len(lists), entries + len(own)
-                pieces.append((len(own), counted))
-            nodes.write(np.uint64(entries).tobytes())  # ends the last list
-            _place(file, first, builder, pieces)
+            header = _write_pieces(file, nodes, builder, pieces)
             nodes.seek(0)
             file.seek(0, os.SEEK_END)
             shutil.copyfileobj(nodes, file, 8 * _CHUNK)
             words = file.tell() - HEADER.size
             file.seek(0)
             file.write(file_header(words // 8, self.tokenizer))
-            file.write(builder.header(contexts, entries).data)
-        beside.unlink()
+            file.write(header.data)
 
 
-def _pieces(
-    builder: NgramBuilder, memory: int, progress: Progress
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _write_pieces(
+    file: BinaryIO, nodes: IO[bytes], builder: NgramBuilder, pieces: Iterator[Piece]
+) -> np.ndarray:
+    """Write continuations to ``file`` and contexts to ``nodes``; return the block's header."""
+    first = file.truncate()  # p_min may leave nothing to write there
+    written: list[tuple[int, np.ndarray]] = []  # entries, and contexts by token, of each piece
+    contexts = entries = 0
+    for own, lists, counted in pieces:
+        file.write(own.data)
+        nodes.write((lists + np.uint64(entries)).data)
+        contexts, entries = contexts + len(lists), entries + len(own)
+        written.append((len(own), counted))
+    nodes.write(np.uint64(entries).tobytes())  # ends the last list
+    _place(file, first, builder, written)
+    return builder.header(contexts, entries)
+
+
+def _pieces(builder: NgramBuilder, memory: int, progress: Progress) -> Iterator[Piece]:
     yield builder.root()
     borders = builder.borders(max(memory // builder.position_bytes, 1))
     for number, (begin, end) in enumerate(pairwise(borders)):
@@ -202,9 +209,8 @@ def make_index(
     Raises InputError without outputs, or if an index to merge does not match, and StorageError if
     the disk of ``work`` is full.
     """
-    source = stream.source
     template = None
-    if source.chat and not source.names("template"):
+    if stream.source.chat and not stream.source.names("template"):
         template = ChatTemplate.of(tokenizer)
     if template:
         tokenizer = tokenizer.ending(template.end)

@@ -102,12 +102,25 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer, *, copy: bool = False) 
         IntegrityError: the file is truncated or incomplete.
     """
     path = folder / FILE
+    words = _checked_words(path, tokenizer)
+    block = _read(path, words) if copy else _map(path, words)
+    try:
+        index = NgramIndex(block)
+        if index.vocabulary > len(tokenizer.vocabulary()):
+            raise ValueError("the index contains tokens that its tokenizer lacks")
+    except ValueError as error:
+        raise IntegrityError(f"{path}: {error}: make it again with tasc index") from error
+    return index
+
+
+def _checked_words(path: Path, tokenizer: LoadedTokenizer) -> int:
+    """Return the number of words of the block in ``path``. Raises the errors of ``load_index``."""
     try:
         with path.open("rb") as file:
             head = file.read(HEADER.size)
     except OSError as error:
         raise InputError(
-            f"{folder} holds no index ({error.strerror}): make one with tasc index"
+            f"{path.parent} holds no index ({error.strerror}): make one with tasc index"
         ) from error
     if head[: len(MAGIC)] != MAGIC:
         raise InputError(f"{path} is not an index of tasc: make one with tasc index")
@@ -130,14 +143,7 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer, *, copy: bool = False) 
             f"{path} was made with another tokenizer than {tokenizer.path}: "
             f"make one with tasc index --tokenizer {tokenizer.path}"
         )
-    block = _read(path, words) if copy else _map(path, words)
-    try:
-        index = NgramIndex(block)
-        if index.vocabulary > len(tokenizer.vocabulary()):
-            raise ValueError("the index contains tokens that its tokenizer lacks")
-    except ValueError as error:
-        raise IntegrityError(f"{path}: {error}: make it again with tasc index") from error
-    return index
+    return int(words)
 
 
 def _map(path: Path, words: int) -> np.ndarray:

@@ -5,14 +5,13 @@ Saxena, "Prompt Lookup Decoding" (2023), as transformers defines it (``prompt_lo
 occurs earlier; the continuation of its first occurrence is the chain. An end token ends the chain.
 """
 
-from dataclasses import dataclass
-
-import numpy as np
+from dataclasses import dataclass, replace
 
 from tasc._native import LookupDrafter
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
+from tasc.decoding.drafters.ngram.native import NativeDrafter
 from tasc.options.bounds import LONGEST, Bounded, within
 
 
@@ -26,21 +25,11 @@ class PromptLookupOptions(Bounded):
 
 def prepare(resources: Resources, options: PromptLookupOptions) -> Factory:
     """Prepare prompt lookup."""
-    return lambda: PromptLookup(resources.end, options)
+    return lambda: PromptLookup(LookupDrafter(options.n_max, options.chain, resources.end))
 
 
-class PromptLookup:
-    """One sequence's drafter."""
-
-    def __init__(self, end: int, options: PromptLookupOptions) -> None:
-        self.native = LookupDrafter(options.n_max, options.chain, end)
-
-    def start(self, prompt: np.ndarray) -> None:
-        self.native.start(prompt)
+class PromptLookup(NativeDrafter):
+    """One sequence's drafter. The probabilities of a copy are not known."""
 
     def draft(self, max_nodes: int) -> Draft:
-        tokens, parents, _ = self.native.draft(max_nodes)
-        return Draft(tokens, parents)
-
-    def observe(self, tokens: np.ndarray) -> None:
-        self.native.observe(tokens)
+        return replace(super().draft(max_nodes), probabilities=None)

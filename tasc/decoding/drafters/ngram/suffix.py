@@ -9,12 +9,10 @@ have at most 64 tokens, and matches at more than 1,024 positions are sampled.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tasc._native import SuffixArray, SuffixDrafter
-from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
+from tasc.decoding.drafters.ngram.native import NativeDrafter
 from tasc.errors import InputError
 from tasc.options.bounds import MOST, Bounded, within
 from tasc.tokenizer.loaded import Encoded
@@ -39,22 +37,5 @@ def prepare(resources: Resources, options: SuffixOptions) -> Factory:
         raise InputError("the corpus has no outputs to match: pass some")
     whole = Encoded.of(outputs)
     corpus = SuffixArray(whole.tokens, whole.offsets, resources.end)
-    return lambda: Suffix(corpus, resources.end, options)
-
-
-class Suffix:
-    """One sequence's drafter; the suffix array is shared."""
-
-    def __init__(self, corpus: SuffixArray, end: int, options: SuffixOptions) -> None:
-        o = options
-        self.native = SuffixDrafter(corpus, o.longest, o.min_probability, o.width, end)
-
-    def start(self, prompt: np.ndarray) -> None:
-        self.native.start(prompt)
-
-    def draft(self, max_nodes: int) -> Draft:
-        tokens, parents, probabilities = self.native.draft(max_nodes)
-        return Draft(tokens, parents, probabilities=probabilities)
-
-    def observe(self, tokens: np.ndarray) -> None:
-        self.native.observe(tokens)
+    given = corpus, options.longest, options.min_probability, options.width, resources.end
+    return lambda: NativeDrafter(SuffixDrafter(*given))

@@ -1,5 +1,7 @@
 """MicroSpec's window, with kernels that never make the host wait for the device."""
 
+from functools import partial
+
 import torch
 
 from tasc import _native
@@ -24,22 +26,12 @@ class Window:
         if size < 1:
             raise InputError(f"the window must hold at least 1 token, got {size}")
         self.native = available(torch.device(device))
-        own = device if self.native else "cpu"
-
-        def filled(length: int, value: int) -> torch.Tensor:
-            return torch.full((length,), value, dtype=torch.int32, device=own)
-
-        self.ids, self.held, self.state = filled(size, -1), filled(size, -1), filled(4, 0)
-        # Ring, counts, slots, marks, ids, free slots and state, as in window_vocab.h
-        self._arrays = (
-            filled(size, 0),
-            filled(vocabulary, 0),
-            filled(vocabulary, -1),
-            filled(vocabulary, _NOBODY),
-            self.ids,
-            filled(size, 0),
-            self.state,
-        )
+        full = partial(torch.full, dtype=torch.int32, device=device if self.native else "cpu")
+        self.ids, self.held, self.state = full((size,), -1), full((size,), -1), full((4,), 0)
+        ring, free = full((size,), 0), full((size,), 0)
+        counts, slots = full((vocabulary,), 0), full((vocabulary,), -1)
+        marks = full((vocabulary,), _NOBODY)
+        self._arrays = (ring, counts, slots, marks, self.ids, free, self.state)  # window_vocab.h
 
     @property
     def memory(self) -> tuple[torch.Tensor, ...]:

@@ -13,7 +13,9 @@ def engines(_block: str) -> str:
             [
                 f"`{name}`",
                 entry.label,
-                f"`{entry.installed_by(DISTRIBUTION)[0]}`" if entry.by_pip else entry.install,
+                f"`{entry.installed_by(DISTRIBUTION)[0]}`"
+                if entry.install.startswith("pip ")
+                else entry.install,
                 ", ".join(sorted(entry.drafts)),
                 entry.limits,
             ]

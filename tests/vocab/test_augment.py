@@ -14,32 +14,10 @@ from tasc.vocab.augment import augment
 from tasc.vocab.exports.export import Export
 from tasc.vocab.exports.merges import TokenizerChange, read_merges
 from tests.options import AugmentOptions, replace
-from tests.vocab.tiny import TEXTS, corpus, tokenizer
+from tests.vocab.tiny import OUTPUTS, TEXTS, corpus, tokenizer
 
 EXPORTS: list[Export] = ["pretoken", "added"]
-WORDS = ["red", "green", "blue", "old", "new", "tall"]
 LABELS = ["kind: late parcel", "kind: lost parcel"]
-OUTPUTS = [
-    f"intent: {verb}, slot fills: {{colour: {word}, size: {k}}}"
-    for verb in ("paint_wall", "buy_paint", "mix_paint_well")
-    for k, word in enumerate(WORDS * 4)
-]
-
-
-@pytest.mark.parametrize("export", EXPORTS)
-def test_every_new_token_is_produced_and_numbered_in_order(export):
-    base = tokenizer()
-    made = augment(corpus(OUTPUTS), base, AugmentOptions(new_tokens=12, export=export), OUTPUTS[:5])
-    size = len(base.vocabulary())
-    assert [token.new_id for token in made.tokens] == list(range(size, size + 12))
-    produced = {i for entry in made.tokenizer.encode_batch(OUTPUTS) for i in entry.ids}
-    assert produced >= set(range(size, size + 12))
-    assert (made.report.unused, made.report.base_size, made.to_dict()["size"]) == (
-        0,
-        size,
-        size + 12,
-    )
-    assert made.report.train.tokens["reached"] < made.report.train.tokens["before"] / 2
 
 
 @pytest.mark.parametrize("export", EXPORTS)
@@ -47,6 +25,8 @@ def test_ids_and_base_ids_spell_the_string(export):
     base = tokenizer()
     made = augment(corpus(OUTPUTS), base, AugmentOptions(new_tokens=20, export=export))
     strings = base.vocabulary()
+    assert made.report.base_size == len(strings)
+    assert made.to_dict()["size"] == len(strings) + 20
     for token in made.tokens:
         assert b"".join(strings[i] for i in token.ids) == token.string.encode()
         assert b"".join(strings[i] for i in token.base_ids) == token.string.encode()
@@ -74,9 +54,8 @@ def test_the_report_is_what_the_saved_folder_does(tmp_path, export):
         assert part.tokens["before"] == len(tokenizer().encode(texts).tokens)
         assert part.bytes == sum(len(text.encode()) for text in texts)
         assert part.outputs == len(texts)
-        assert (
-            abs(part.tokens["predicted"] - part.tokens["reached"]) <= 0.1 * part.tokens["reached"]
-        )
+        assert part.tokens["predicted"] == pytest.approx(part.tokens["reached"], rel=0.1)
+    assert made.report.train.tokens["reached"] < made.report.train.tokens["before"] / 2
     assert read_merges(tmp_path) == TokenizerChange(made.tokens)
     entries = json.loads((tmp_path / "merges.json").read_text())["merges"]
     names = {"ids", "new_id", "string", "frequency", "reward", "pcs", "base_ids"}
@@ -129,28 +108,19 @@ def test_few_outputs_become_a_token_each(budget, held_out):
         assert made.report.train.tokens["reached"] == len(LABELS * 9) + once
         few = budget in (5, 500)  # 2, the recommended size, is as many as there are labels
         told = f"{budget} requested, 2 added: with these, no other n-gram recurs"
-        assert (
-            (made.report.shortfall or "").startswith(told) if few else made.report.shortfall is None
-        )
+        assert (made.report.shortfall or "")[: len(told)] == (told if few else "")
 
 
 def test_few_outputs_stay_in_pieces_that_others_are_made_of():
     pairs = [("therapy", "music"), ("music", "alarm"), ("alarm", "therapy"), ("radio", "alarm")]
-    seen, unseen = (
-        [f"{a} and {b}" for a, b in ((p, reversed(p))[way] for p in pairs)] for way in (0, 1)
-    )
+    seen, unseen = [f"{a} and {b}" for a, b in pairs], [f"{b} and {a}" for a, b in pairs]
     for budget in (4, 6):
-        whole, pieces = (
-            augment(corpus(seen * 9), tokenizer(), AugmentOptions(new_tokens=budget), held_out)
-            for held_out in ((), unseen)
-        )
+        options = AugmentOptions(new_tokens=budget)
+        whole = augment(corpus(seen * 9), tokenizer(), options)
         assert {token.string for token in whole.tokens} == set(seen)
-        assert (
-            pieces.report.held_out.tokens["reached"] < pieces.report.held_out.tokens["before"] / 2
-        )
-    assert (
-        pieces.report.curve.points[-1].held_out_steps < pieces.report.curve.points[0].held_out_steps
-    )
+        report = augment(corpus(seen * 9), tokenizer(), options, unseen).report
+        assert report.held_out.tokens["reached"] < report.held_out.tokens["before"] / 2
+    assert report.curve.points[-1].held_out_steps < report.curve.points[0].held_out_steps
 
 
 def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
@@ -168,9 +138,8 @@ def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
 
 def test_no_ngram_holds_an_added_token():
     texts = ["a<tool>b c<|end|>"] * 5 + ["x y z"] * 5
-    made = augment(
-        corpus(texts), tokenizer(), AugmentOptions(new_tokens=2, pcs=2.0, export="added")
-    )
+    options = AugmentOptions(new_tokens=2, pcs=2.0, export="added")
+    made = augment(corpus(texts), tokenizer(), options)
     assert all("<tool>" not in token.string for token in made.tokens)
 
 
@@ -235,7 +204,7 @@ def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, n
     assert (len(made.tokens), made.report.unused, made.report.changed) == (250, 0, 0)
     for part in (made.report.train, made.report.held_out):
         assert part.tokens["before"] / part.tokens["reached"] > 3.5
-        assert abs(part.tokens["predicted"] / part.tokens["reached"] - 1) < 0.02
+        assert part.tokens["predicted"] == pytest.approx(part.tokens["reached"], rel=0.02)
 
 
 def test_real_outputs_in_the_added_export(data_dir, real_tokenizer):

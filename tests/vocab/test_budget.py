@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -24,31 +25,28 @@ from tasc.vocab.search.selection import select
 from tasc.vocab.trim import predict_trim
 from tests.options import AnalyzeOptions, AugmentOptions, replace
 from tests.pico import build_model
-from tests.vocab.tiny import corpus, tokenizer
+from tests.vocab.tiny import corpus, outputs, tokenizer
 
-OUTPUTS = [
-    f"intent: {verb}, slot fills: {{colour: {word}, size: {k}}}"
-    for verb in ("paint_wall", "buy_paint", "mix_paint_well")
-    for k, word in enumerate(["red", "green", "blue", "old", "new", "tall"] * 9)
-]
+OUTPUTS = outputs(54)
 
 
-def searched(texts=OUTPUTS, held_out=None, rows=None, price=10.0):
+@cache
+def searched(held_out=(), rows=None, price=10.0):
     base = tokenizer()
-    outputs = encode_outputs(texts, base, "pretoken")
+    train = encode_outputs(OUTPUTS, base, "pretoken")
     result = merge_search(
         MergeRequest(
-            tokens=outputs.encoded.tokens,
-            offsets=outputs.encoded.offsets,
-            weights=outputs.weights,
+            tokens=train.encoded.tokens,
+            offsets=train.encoded.offsets,
+            weights=train.weights,
             vocabulary=base.vocabulary(),
             special=base.special_ids,
             budget=200,
-            boundaries=outputs.boundaries,
+            boundaries=train.boundaries,
         )
     )
     others = encode_outputs(held_out, base, "pretoken") if held_out else None
-    return base, result, budget_curve(result, len(base.vocabulary()), outputs, others, rows, price)
+    return base, result, budget_curve(result, len(base.vocabulary()), train, others, rows, price)
 
 
 def test_every_point_is_what_a_search_for_that_budget_gives():
@@ -68,7 +66,7 @@ def test_every_point_is_what_a_search_for_that_budget_gives():
 
 def test_the_cost_is_steps_times_rows_times_risk_and_the_recommended_size_its_least():
     rows = EmbeddingCost(parameters=128, step_share=0.001, total=1)
-    _, _, curve = searched(rows=rows, held_out=OUTPUTS[::3])
+    _, _, curve = searched(rows=rows, held_out=tuple(OUTPUTS[::3]))
     first = curve.points[0]
     assert (first.cost, first.risk, first.parameters) == (1.0, 0.0, 0)
     for point in curve.points:
@@ -89,7 +87,7 @@ def test_dearer_risk_and_dearer_rows_move_the_recommended_size_down():
 
 
 def test_held_out_steps_are_those_of_the_replayed_merges():
-    _, _, curve = searched(held_out=OUTPUTS)
+    _, _, curve = searched(held_out=tuple(OUTPUTS))
     for point in curve.points:
         assert point.held_out_steps == pytest.approx(point.train_steps)
 
@@ -111,9 +109,7 @@ def test_auto_adds_a_few_where_no_token_pays():
     made = augment(corpus(OUTPUTS), tokenizer(), dear)
     assert made.report.curve.recommended_size.budget == 0
     assert len(made.tokens) == min(50, made.report.curve.points[-1].budget) > 0
-    with pytest.raises(
-        InputError, match=r"no n-gram recurs in the outputs, so no token can be added"
-    ):
+    with pytest.raises(InputError, match="no n-gram recurs in the outputs, so no token can be"):
         augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(new_tokens="auto"))
 
 
@@ -146,8 +142,7 @@ GRID = AnalyzeOptions(new_tokens=(0, 1, 4, 12, 30, 9000))
 def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measured):
     held_out = texts[:measured]
     base, options = tokenizer(), replace(GRID, export=export)
-    outputs = encode_outputs(texts, base, export)
-    found = predict_budgets(outputs, base, options, held_out)
+    found = predict_budgets(encode_outputs(texts, base, export), base, options, held_out)
     assert [point.budget for point in found.budgets[:2]] == [0, 1]
     for point in found.budgets[1:]:
         wanted = AugmentOptions(new_tokens=point.budget, export=export)
@@ -161,13 +156,8 @@ def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measu
     auto = augment(corpus(texts), base, AugmentOptions(new_tokens="auto", export=export), held_out)
     assert found.recommended_size == auto.report.curve.recommended_size
     if auto.report.rounds == 1:
-        steps = [
-            tokens / len(texts) + 1
-            for tokens in (
-                auto.report.train.tokens["before"],
-                auto.report.train.tokens["predicted"],
-            )
-        ]
+        tokens = auto.report.train.tokens
+        steps = [tokens[when] / len(texts) + 1 for when in ("before", "predicted")]
         assert found.step_ratio == pytest.approx(steps[0] / steps[1])
 
 
@@ -186,15 +176,15 @@ def test_every_budget_saves_more_and_the_first_nothing():
     found = analyze(corpus(OUTPUTS), base, options)
     points = predict_budgets(found.searched, base, options).budgets
     assert [point.budget for point in points] == [0, 5, 10, 20]
-    before = found.report.tokens.output
-    assert points[0].step_ratio == 1
-    assert points[0].tokens_per_output == pytest.approx(before.tokens_per_sample)
-    assert points[0].bytes_per_token == pytest.approx(before.bytes_per_token)
-    assert points[0].h1_bits == pytest.approx(before.ngrams[0].entropy_bits)
-    assert points[0].h2_bits == pytest.approx(before.ngrams[0].renyi2_bits)
+    before, first = found.report.tokens.output, points[0]
+    entropies = before.ngrams[0].entropy_bits, before.ngrams[0].renyi2_bits
+    sizes = before.tokens_per_sample, before.bytes_per_token
+    assert (first.tokens_per_output, first.bytes_per_token) == pytest.approx(sizes)
+    assert (first.h1_bits, first.h2_bits) == pytest.approx(entropies)
+    assert first.step_ratio == 1
     for low, high in pairwise(points):
         assert high.tokens_per_output < low.tokens_per_output
-        saved = (points[0].tokens_per_output + 1) / (high.tokens_per_output + 1)
+        saved = (first.tokens_per_output + 1) / (high.tokens_per_output + 1)
         assert high.step_ratio == pytest.approx(saved)
 
 
@@ -209,8 +199,8 @@ def test_a_tokenizer_that_does_not_take_the_export_is_told_of():
 
 def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
     base, options = real_tokenizer("gpt2"), AnalyzeOptions(new_tokens=(0, 250))
-    outputs = load(Source(str(data_dir / "massive-en")), "train").outputs
-    found = predict_budgets(encode_outputs(outputs, base, "pretoken"), base, options)
+    texts = load(Source(str(data_dir / "massive-en")), "train").outputs
+    found = predict_budgets(encode_outputs(texts, base, "pretoken"), base, options)
     assert found.budgets[-1].step_ratio > 3.5
 
 

@@ -14,19 +14,11 @@ from tasc.vocab.search.budget import replayed
 from tasc.vocab.search.selection import live_tokens, steps
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_replaying_a_search_gives_its_token_counts(seed):
-    rng = np.random.default_rng(seed)
-    samples = [rng.integers(0, 5, rng.integers(0, 60)) for _ in range(8)]
-    tokens = np.concatenate(samples).astype(np.int32)
-    offsets = np.cumsum([0, *map(len, samples)]).astype(np.int64)
-    weights = rng.integers(1, 4, 8)
-    boundaries = rng.integers(0, 2, len(tokens)).astype(np.uint8) if seed % 2 else None
-    found = merge_search(
+def search(encoded, weights, boundaries=None):
+    return merge_search(
         MergeRequest(
-            tokens=tokens,
-            offsets=offsets,
+            tokens=encoded.tokens,
+            offsets=encoded.offsets,
             weights=weights,
             vocabulary=(b"a", b"b", b"ab", b"ba", b"c"),
             special=frozenset(),
@@ -35,9 +27,18 @@ def test_replaying_a_search_gives_its_token_counts(seed):
             boundaries=boundaries,
         )
     )
-    outputs = Outputs([], weights, Encoded(tokens, offsets), boundaries)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_replaying_a_search_gives_its_token_counts(seed):
+    rng = np.random.default_rng(seed)
+    encoded = Encoded.of([rng.integers(0, 5, rng.integers(0, 60)) for _ in range(8)])
+    weights = rng.integers(1, 4, 8)
+    boundaries = rng.integers(0, 2, len(encoded.tokens)).astype(np.uint8) if seed % 2 else None
+    found = search(encoded, weights, boundaries)
     counts = [found.tokens_before, *(merge.tokens for merge in found.merges)]
-    assert replayed(found, outputs) == counts
+    assert replayed(found, Outputs([], weights, encoded, boundaries)) == counts
 
 
 def merged(ids, step):
@@ -56,17 +57,7 @@ repeating = st.builds(lambda begin, times, end: begin * times + end, few, st.int
 @settings(max_examples=150, deadline=None)
 @given(st.lists(repeating, min_size=1, max_size=5))
 def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
-    found = merge_search(
-        MergeRequest(
-            tokens=np.array([t for s in samples for t in s], np.int32),
-            offsets=np.cumsum([0, *map(len, samples)]).astype(np.int64),
-            weights=np.arange(1, len(samples) + 1),
-            vocabulary=(b"a", b"b", b"ab", b"ba", b"c"),
-            special=frozenset(),
-            budget=20,
-            alpha_pcs=1.1,
-        )
-    )
+    found = search(Encoded.of(samples), np.arange(1, len(samples) + 1))
     for length, (_, live) in enumerate(live_tokens(found, 5), start=1):
         counts = Counter()
         for weight, ids in enumerate(samples, start=1):

@@ -14,16 +14,13 @@ from tasc.vocab.augment import augment
 from tasc.vocab.exports.merges import read_merges
 from tasc.vocab.trim import Trimmed, trim
 from tests.options import AugmentOptions
-from tests.vocab.marked import KINDS, marked
+from tests.vocab.families import base_of
+from tests.vocab.marked import KINDS
 from tests.vocab.test_round_trips import BYTE_LEVEL, TEXT
 from tests.vocab.tiny import END, TEXTS, TOOL, corpus, tokenizer
 
 ALL = [*BYTE_LEVEL, *KINDS]
 TASK = TEXTS[2:4]
-
-
-def base_of(kind: str) -> LoadedTokenizer:
-    return marked(kind) if kind in KINDS else tokenizer(kind)
 
 
 def decoded(tokenizer: LoadedTokenizer, texts: list[str]) -> list[str]:

@@ -77,6 +77,19 @@ TEXTS = [
 ]
 
 
+def outputs(count: int) -> list[str]:
+    """``count`` outputs, with colours and sizes, of each of three intents."""
+    words = ["red", "green", "blue", "old", "new", "tall"]
+    return [
+        f"intent: {verb}, slot fills: {{colour: {words[k % 6]}, size: {k}}}"
+        for verb in ("paint_wall", "buy_paint", "mix_paint_well")
+        for k in range(count)
+    ]
+
+
+OUTPUTS = outputs(24)
+
+
 def sequence(steps: list[dict[str, Any]]) -> pre_tokenizers.PreTokenizer:
     """The pre-tokenizer that a tokenizer.json describes by these steps."""
     state = json.loads(Tokenizer(models.BPE()).to_str())

@@ -1,6 +1,5 @@
 """N-gram drafters over small corpora, and how they are held to their slow definition."""
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -99,13 +98,7 @@ def slow_definition(known, outputs, prompt, steps, heard, cut):
     return distributions, slow
 
 
-def check_sources(
-    known: Sequence[Sequence[int]],
-    outputs: Sequence[Sequence[int]],
-    prompt: Sequence[int],
-    steps: Sequence[tuple[Sequence[Sequence[float]], Sequence[int]]],
-    heard: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
-) -> None:
+def check_sources(known, outputs, prompt, steps, heard):
     """Check distributions, weights and sources of steps, each a guess and what is committed."""
     below, above = (slow_definition(known, outputs, prompt, steps, heard, cut) for cut in CUTS)
     assume(below[0] == above[0] and below[1].logs == above[1].logs)

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tasc.decoding.core.account import ALLOWANCE
 from tasc.decoding.core.draft import Draft, chain
@@ -12,37 +10,9 @@ from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, mix, parse
 from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
-from tests.decoding.ngrams import (
-    build,
-    check_sources,
-    draft_of,
-    memory_of,
-    ngram_drafter,
-    text,
-    texts,
-    token,
-)
+from tests.decoding.ngrams import build, draft_of, memory_of, ngram_drafter
 from tests.decoding.outputs import resources_of
 from tests.decoding.scripted import Fixed, floats, ints, paths
-
-
-@st.composite
-def guesses(draw):
-    """A tree without equal siblings, and the probabilities of its paths."""
-    n = draw(st.integers(0, 8))
-    nodes: list[tuple[int, int, float]] = []
-    for i in range(n):
-        parent, said = draw(st.integers(-1, i - 1)), draw(token)
-        if (parent, said) not in [(p, t) for t, p, _ in nodes] and parent < len(nodes):
-            above = nodes[parent][2] if parent >= 0 else 1.0
-            nodes.append((said, parent, above * draw(st.sampled_from([0.05, 0.3, 0.6, 0.9]))))
-    return [list(column) for column in zip(*nodes, strict=True)] or [[], [], []]
-
-
-@given(texts, texts, text, st.lists(st.tuples(guesses(), text), min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
-def test_a_guess_is_mixed_and_weighed_as_the_slow_definition_says(known, outputs, prompt, steps):
-    check_sources(known, outputs, prompt, steps)
 
 
 def test_n_grams_go_on_where_a_guess_ends_and_equal_paths_are_one_node():

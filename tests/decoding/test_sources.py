@@ -50,11 +50,28 @@ def test_a_mixture_that_learns_nothing_tells_no_source_and_a_single_one_itself()
 said = st.lists(st.tuples(text, st.lists(token, min_size=1, max_size=4, unique=True)), max_size=6)
 
 
-@given(texts, texts, text, text, said)
-@example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 0, 1], [])
-@settings(max_examples=200, deadline=None)
-def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, output, heard):
-    check_sources(known, outputs, prompt, [([[], [], []], output)], heard)
+@st.composite
+def guesses(draw):
+    """A tree without equal siblings, and the probabilities of its paths."""
+    n = draw(st.integers(0, 8))
+    nodes: list[tuple[int, int, float]] = []
+    for i in range(n):
+        parent, said = draw(st.integers(-1, i - 1)), draw(token)
+        if (parent, said) not in [(p, t) for t, p, _ in nodes] and parent < len(nodes):
+            above = nodes[parent][2] if parent >= 0 else 1.0
+            nodes.append((said, parent, above * draw(st.sampled_from([0.05, 0.3, 0.6, 0.9]))))
+    return [list(column) for column in zip(*nodes, strict=True)] or [[], [], []]
+
+
+NOTHING = [[], [], []]
+steps = st.lists(st.tuples(guesses() | st.just(NOTHING), text), min_size=1, max_size=3)
+
+
+@given(texts, texts, text, steps, said)
+@example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [(NOTHING, [0, 1, 2, 0, 0, 1])], [])
+@settings(max_examples=300, deadline=None)
+def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, steps, heard):
+    check_sources(known, outputs, prompt, steps, heard)
 
 
 @pytest.mark.parametrize("length", [0, 1, 8, 9, 10, 11, 12, 16, 17, 33, 64, 65, 255])

@@ -93,7 +93,10 @@ def test_no_numeric_option_of_a_command_takes_everything(
     assert tried
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if "--output" in OFFERED[c]])
+NO_OUTPUT = {"compare", "data", "doctor", "init", "serve"}
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in NO_OUTPUT])
 def test_an_empty_output_is_no_folder(capsys, command):
     line = refused(capsys, *shortest(command), "--output", " ")
     assert line == "error: --output is empty: give a folder, or drop --output\n"

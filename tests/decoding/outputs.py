@@ -25,7 +25,7 @@ def misleading(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 def resources_of(target, tokenizer, corpus: Sequence[np.ndarray] = (), **given: Any) -> Resources:
     """Return what any method may need; the draft model is the target's own."""
     draft = None if target.chains_only else DraftSource(tokenizer, target.model)
-    own = {"target": target, "tokenizer": tokenizer, "draft": draft}
+    own: dict[str, Any] = {"target": target, "tokenizer": tokenizer, "draft": draft}
     return Resources(corpus, 0, **own | given)
 
 

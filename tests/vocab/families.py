@@ -19,11 +19,10 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import byte_level
 from tasc.tokenizer.tiktoken import bpe
-from tasc.vocab.augment import Augmentation, augment
+from tasc.vocab.augment import Augmentation
 from tasc.vocab.exports.export import Export, supported_export
-from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, marked
-from tests.vocab.tiny import END, PATTERNS, TEXTS, TOOL, corpus, tokenizer
+from tests.vocab.tiny import END, PATTERNS, TEXTS, TOOL, added, tokenizer
 
 TABLE = Path(__file__).parents[2] / "benchmarks/results/tokenizers.json"
 # The small tokenizer with a family's pre-tokenizer, the normalizer, and the file if one is shipped.
@@ -101,8 +100,7 @@ def augmented(base: LoadedTokenizer, export: Export) -> Augmentation:
     """
     words = [text.split(" ") for text in TEXTS]
     runs = [" ".join(of[i : i + n]) for of in words for n in (2, 3, 4) for i in range(len(of))]
-    options = AugmentOptions(new_tokens=40, pcs=2.0, export=export, min_gain=1e-9)
-    return augment(corpus(runs), base, options)
+    return added(runs, base=base, new_tokens=40, pcs=2.0, export=export, min_gain=1e-9)
 
 
 def survivors(

@@ -32,7 +32,10 @@ def marked(kind: str) -> LoadedTokenizer:
     algorithm, where, fallback = KINDS[kind]
     made = _trained(algorithm, fallback=fallback)
     if where == "gemma":
-        made = with_merge(made, ",", f"{MARK}s")
+        state = json.loads(made.to_str())
+        state["model"]["vocab"][f",{MARK}s"] = len(state["model"]["vocab"])
+        state["model"]["merges"].append([",", f"{MARK}s"])  # of the lowest priority
+        made = Tokenizer.from_str(json.dumps(state))
         made.normalizer = normalizers.Replace(" ", MARK)
         made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
         made.decoder = _decoder(strip=False)
@@ -52,14 +55,6 @@ def marked(kind: str) -> LoadedTokenizer:
     made.add_tokens([AddedToken(TOOL, normalized=False)])
     config = f'{{"eos_token": "{END}"}}'.encode()
     return LoadedTokenizer(made, kind, {"tokenizer_config.json": config})
-
-
-def with_merge(made: Tokenizer, left: str, right: str) -> Tokenizer:
-    """The BPE tokenizer with one more merge, of the lowest priority."""
-    state = json.loads(made.to_str())
-    state["model"]["vocab"][left + right] = len(state["model"]["vocab"])
-    state["model"]["merges"].append([left, right])
-    return Tokenizer.from_str(json.dumps(state))
 
 
 def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:

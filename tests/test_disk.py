@@ -5,7 +5,8 @@ import os
 import re
 import resource
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from unittest.mock import Mock
 
 import pytest
 from safetensors import SafetensorError
@@ -13,8 +14,9 @@ from safetensors import SafetensorError
 from tasc.errors import InputError, StorageError
 from tasc.files.disk import remedy, replacing, system_error, writing
 from tasc.models.folder import disk_cache
-from tests.cli import tasc
+from tests.cli import refused, tasc
 from tests.pico import make_base, make_tokenizer
+from tests.recipes import ROWS, write
 
 FULL = "No space left on device"
 
@@ -76,12 +78,15 @@ def test_a_file_that_is_replaced_is_whole_or_as_it_was(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.fixture
-def limited():
+@contextmanager
+def limited(size):
     """Let the system refuse files beyond a size, as a quota does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:  # before pytest writes on, maybe into a file
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 BASE = ("--model", "base", "--batch-size", 4, "--effective-batch", 4)
@@ -100,16 +105,14 @@ BASE = ("--model", "base", "--batch-size", 4, "--effective-batch", 4)
     ],
 )
 def test_what_does_not_fit_is_one_line_and_leaves_nothing(
-    capsys, tmp_path, monkeypatch, limited, command, size
+    capsys, tmp_path, monkeypatch, command, size
 ):
     monkeypatch.chdir(tmp_path)
     make_base(tmp_path / "base")
-    task = tmp_path / "task.jsonl"
-    rows = [f'{{"input": "{i}", "output": "value {i % 3} and value"}}\n' for i in range(12)]
-    task.write_text("".join(rows))
+    write(tmp_path / "task.jsonl", ROWS[:12])
     before = {p.name for p in tmp_path.iterdir()}
-    limited(size)
-    code, out, err = tasc(capsys, command[0], task, *command[1:], "--output", "out")
+    with limited(size):
+        code, out, err = tasc(capsys, command[0], "task.jsonl", *command[1:], "--output", "out")
     assert (code, out) == (2, ""), err
     line = err.strip().splitlines()[-1]
     assert re.search(r"cannot write \S+: File too large \(", line)
@@ -126,35 +129,24 @@ def test_room_is_made_where_room_is_missing(number):
 
 
 def test_a_full_temporary_folder_is_one_line(capsys, tmp_path, monkeypatch):
-    def full(*_: object, **__: object) -> str:
-        raise OSError(errno.ENOSPC, FULL)
-
-    task = tmp_path / "task.jsonl"
-    task.write_text('{"input": "a", "output": "b"}\n')
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
-    code, _, err = tasc(capsys, "analyze", task, "--output", tmp_path / "out")
-    assert code == 2
-    assert "set TMPDIR" in err
+    task = write(tmp_path / "task.jsonl", ROWS)
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=OSError(errno.ENOSPC, FULL)))
+    assert "set TMPDIR" in refused(capsys, "analyze", task, "--output", tmp_path / "out")
 
 
-def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path, limited):
+def test_a_cache_that_cannot_be_written_costs_only_the_caching(tmp_path):
     path = tmp_path / "cache" / "entry.json"
-    limited(1_000)
-    disk_cache.write(path, {"seconds": "9" * 2_000}, {})
+    with limited(1_000):
+        disk_cache.write(path, {"seconds": "9" * 2_000}, {})
     assert not path.exists()
 
 
 def test_a_tokenizer_is_made_in_a_folder_that_went_away(capsys, tmp_path, monkeypatch):
     """The error of a library in Rust, outside of any position that expects one."""
-
-    def gone(options: object, job: object) -> None:
-        raise Exception("No such file or directory (os error 2)")
-
+    gone = Mock(side_effect=Exception("No such file or directory (os error 2)"))
     monkeypatch.setattr("tasc.commands.calls.index", gone)
-    task = tmp_path / "task.jsonl"
-    task.write_text('{"input": "a", "output": "b"}\n')
+    task = write(tmp_path / "task.jsonl", ROWS)
     given = ("--tokenizer", make_tokenizer(tmp_path / "tok"), "--output", tmp_path / "out")
-    code, _, err = tasc(capsys, "index", task, *given)
-    assert code == 2
-    assert "error: system error: " in err
-    assert "No such file or directory" in err
+    line = refused(capsys, "index", task, *given)
+    assert line.startswith("error: system error: ")
+    assert "No such file or directory" in line

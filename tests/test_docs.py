@@ -4,14 +4,11 @@ import itertools
 import json
 import re
 import shlex
-from pathlib import Path
 
 import hooks
 import pytest
 import yaml
 from site_tables import results, schema
-from tasc_cli.main import app
-from typer.main import get_command
 
 from tasc.benchmark.metrics import METRICS
 from tasc.commands.plan import Overrides, read
@@ -21,13 +18,13 @@ from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.verify import VERIFIERS
 from tasc.options.task import read_task
 from tasc.report.markdown import table
+from tests.cli import COMMANDS
+from tests.recipes import ROWS, write
+from tests.trees import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-# The diary is an archive.
-AS_WRITTEN = {"lab/diary.md"}
+ARCHIVE = "lab/diary.md"  # stays as it was written
 PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]
 
 # Private words for which the glossary has a term of the field. Words that also have an everyday
 # meaning, such as "see" or "output", are not among them.
@@ -46,21 +43,17 @@ def prose(markdown: str) -> str:
     return re.sub(r"````.*?````|```.*?```|`[^`\n]*`", "", markdown, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [*sorted(PAGES.keys() - AS_WRITTEN), "README.md"])
+@pytest.mark.parametrize("page", [*sorted(PAGES.keys() - {ARCHIVE}), "README.md"])
 def test_pages_use_the_terms_of_the_field(page):
     text = PAGES.get(page) or (ROOT / page).read_text()
     assert not [found[0] for found in PRIVATE.finditer(prose(text))]
 
 
-def rendered() -> dict[str, str]:
-    """Return every page of the site as it is built, including the pages from the root."""
-    pages = {page: hooks.render(text, page) for page, text in PAGES.items()}
-    return pages | {page: (ROOT / name).read_text() for name, page in hooks.FROM_ROOT.items()}
-
-
 @pytest.fixture(scope="module")
 def site() -> dict[str, str]:
-    return rendered()
+    """Every page of the site as it is built, including the pages from the root."""
+    pages = {page: hooks.render(text, page) for page, text in PAGES.items()}
+    return pages | {page: (ROOT / name).read_text() for name, page in hooks.FROM_ROOT.items()}
 
 
 def anchors(markdown: str) -> set[str]:
@@ -109,20 +102,21 @@ def test_the_table_of_the_readme_has_the_figures_of_the_start_page(site):
 
 
 def test_every_command_has_a_page_of_the_guide_and_its_options(site):
-    options = site["reference/options.md"]
+    def section(anchor):
+        _, _, below = site["reference/options.md"].partition(f"#{anchor} }}")
+        return below.partition("\n## ")[0]
+
     for name, command in COMMANDS.items():
         assert f"options.md#tasc-{name}" in site[f"guide/tasc-{name}.md"]
         assert f"tasc-{name}.md" in site["guide/index.md"]
-        mine = options[options.index(f"#tasc-{name} }}") :].partition("\n## ")[0]
-        shared = options[options.index("#shared }") :].partition("\n## ")[0]
+        listed = section(f"tasc-{name}") + section("shared")
         for flag in command.params:
             shown = flag.opts[0] if flag.param_type_name == "option" else flag.name.upper()
-            assert f"`{shown}`" in mine + shared
-    for name in STEPS:
-        mine = options[options.index(f"#tasc-{name} }}") :].partition("\n## ")[0]
-        for field in step_options(name).model_fields.keys() - {"source"}:
+            assert f"`{shown}`" in listed
+        fields = step_options(name).model_fields if name in STEPS else {}
+        for field in fields.keys() - {"source"}:
             shown = (f"`{field}`", f"`--{field.replace('_', '-')}`", f"`{field.upper()}`")
-            assert any(text in mine + shared for text in shown), f"{name}: {field}"
+            assert any(text in listed for text in shown), f"{name}: {field}"
 
 
 def test_every_method_metric_verifier_and_recipe_has_its_entry(site):
@@ -158,9 +152,8 @@ def test_a_command_on_a_page_has_only_existing_options():
 
 
 def test_a_recipe_or_a_task_file_on_a_page_is_valid(tmp_path):
-    (tmp_path / "my-task").mkdir()
     for split in ("train", "validation", "test"):
-        (tmp_path / "my-task" / f"{split}.jsonl").write_text('{"input": "a", "output": "b"}\n')
+        write(tmp_path / "my-task" / f"{split}.jsonl", ROWS)
     blocks = shown(r"^```yaml\n(.*?)^```$")
     assert blocks
     for number, block in enumerate(blocks):
@@ -180,7 +173,7 @@ def test_every_page_but_the_archived_diary_is_in_the_menu(site):
         return set().union(*map(leaves, parts))
 
     menu = re.search(r"^nav:.*", (ROOT / "mkdocs.yml").read_text(), re.DOTALL | re.MULTILINE)
-    assert leaves(yaml.safe_load(menu[0])["nav"]) == site.keys() - {"lab/diary.md"}
+    assert leaves(yaml.safe_load(menu[0])["nav"]) == site.keys() - {ARCHIVE}
 
 
 def test_the_description_of_a_field_takes_precedence_over_the_help_of_its_flag():
@@ -204,6 +197,7 @@ CONTENT = {
     "command": ["bench.py", "--text", "two words"],
     "threads": 1,
     "runs": {"quick": [{"s": 1.25, "all": [3, 1]}], "slow": [{"s": 2.5, "all": [2]}]},
+    "many": [{"s": 1.0}, {"s": 2.0}, {"s": 3.0}],
 }
 
 
@@ -226,9 +220,33 @@ def test_a_table_shows_the_figures_of_its_file_and_the_run_that_made_them(conten
     assert '`bench.py --text "two words"`' in drawn
 
 
-def test_a_figure_can_be_divided_by_another(content):
-    block = 'file: r.json\neach: runs.*.*\ncolumns: {speed-up: "runs.slow.0.s / s .1f"}\n'
-    assert results.table(block).splitlines()[2:4] == ["| 2.0 |", "| 1.0 |"]
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ('each: runs.*.*, columns: {a: "runs.slow.0.s / s .1f"}', ["| 2.0 |", "| 1.0 |"]),
+        ('each: runs.*.*, columns: {way: "*1", s: s}, where: {way: slow}', ["| slow | 2.5 |"]),
+        ("each: many.1, columns: {s: s, first: many.0.s}", ["| 2.0 | 1.0 |"]),
+    ],
+    ids=["a divisor", "the text of a cell", "the number of an item"],
+)
+def test_a_line_is_selected_and_its_figures_are_divided(content, query, lines):
+    drawn = results.table(f"{{file: r.json, {query}}}")
+    assert re.findall(r"^\| .*", drawn, re.MULTILINE)[2:] == lines
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("each: runs.absent.*, columns: {s: s}", "absent"),
+        ("each: runs.*.*, columns: {a: missing}", "missing"),
+        ('each: runs.*.*, columns: {a: "s.deeper?x"}', "not subscriptable"),
+        ('each: runs.*.*, columns: {a: "*.s sum"}', "not subscriptable"),
+        ('each: runs.*.*, columns: {way: "*1"}, where: {way: none}', "no line"),
+    ],
+)
+def test_what_is_not_in_the_file_is_an_error_and_not_an_empty_cell(content, query, said):
+    with pytest.raises((KeyError, TypeError), match=said):
+        results.table(f"{{file: r.json, {query}}}")
 
 
 def test_a_summary_has_a_line_per_topic_with_lowest_and_highest_values_and_the_commit(content):
@@ -240,39 +258,6 @@ def test_a_summary_has_a_line_per_topic_with_lowest_and_highest_values_and_the_c
       text: "{s} s on {threads} thread"
     """
     assert "| Speed | 1.2 – 2.5 s on 1 thread | abc |" in results.summary(block)
-
-
-def test_lines_are_selected_by_the_text_of_a_cell(content):
-    block = 'file: r.json\neach: runs.*.*\ncolumns: {way: "*1", s: s}\nwhere: {way: slow}\n'
-    assert "| slow | 2.5 |" in results.table(block)
-    assert "quick" not in results.table(block)
-
-
-def test_a_number_in_a_path_selects_one_item(content):
-    runs = {"many": [{"s": 1.0}, {"s": 2.0}, {"s": 3.0}]}
-    (results.FOLDER / "r.json").write_text(json.dumps(CONTENT | {"runs": runs}))
-    drawn = results.table(
-        "file: r.json\neach: runs.many.1\ncolumns: {s: s, first: runs.many.0.s}\n"
-    )
-    assert drawn.splitlines()[2:3] == ["| 2.0 | 1.0 |"]
-    assert drawn.count("\n| ") == 2
-
-
-def test_a_path_that_is_not_in_the_file_is_an_error(content):
-    with pytest.raises(KeyError, match="absent"):
-        results.table("file: r.json\neach: runs.absent.*\ncolumns: {s: s}\n")
-
-
-@pytest.mark.parametrize("column", ["missing", "s.deeper?x", "*.s sum"])
-def test_a_figure_that_is_not_in_the_file_is_an_error_not_an_empty_cell(content, column):
-    block = f'file: r.json\neach: runs.*.*\ncolumns: {{a: "{column}"}}\n'
-    with pytest.raises((KeyError, TypeError)):
-        results.table(block)
-
-
-def test_an_empty_table_is_an_error(content):
-    with pytest.raises(KeyError, match="no line"):
-        results.table('file: r.json\neach: runs.*.*\ncolumns: {way: "*1"}\nwhere: {way: none}\n')
 
 
 def test_columns_of_figures_are_aligned_right():

@@ -6,8 +6,6 @@ from importlib.util import find_spec
 import hooks
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tasc.benchmark.forecast.tune import Simulations, search
 from tasc.benchmark.options import TuneOptions
@@ -16,8 +14,9 @@ from tasc.decoding.simulate import References
 from tasc.errors import TascError
 from tasc.execution import EXECUTORS, Entry, Local, Workers, executor_help, in_order
 from tasc.execution.kept import keep
-from tests.cli import tasc
+from tests.cli import refused
 from tests.pico import make_tokenizer
+from tests.recipes import ROWS, write
 from tests.work import add, die_once, write_down
 
 NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
@@ -30,11 +29,6 @@ EVERY = pytest.mark.parametrize("name", NAMES)
 CORPUS = [np.array([1, 2, 3, 4, i % 3 + 5], np.int32) for i in range(12)]
 
 
-@given(st.integers(), st.lists(st.integers(0)))
-def test_local_work_is_done_in_order(shared, tasks):
-    assert [*in_order(Local(shared).run(add, tasks))] == [shared + task for task in tasks]
-
-
 @EVERY
 def test_results_come_in_order_and_errors_come_through(name):
     with EXECUTORS[name].start(10, Workers(2)) as executor:
@@ -42,6 +36,7 @@ def test_results_come_in_order_and_errors_come_through(name):
         with pytest.raises(ValueError, match="no room for -1"):
             [*executor.run(add, [1, -1, 4, 5])]
         assert [*in_order(executor.run(add, iter([4, 5])))] == [14, 15]
+        assert [*executor.run(add, [])] == []
 
 
 @EVERY
@@ -75,12 +70,9 @@ def test_a_killed_worker_costs_its_own_piece_only(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_a_piece_that_kills_every_worker_is_given_up(name, tmp_path):
     (tmp_path / "deaths").write_text("99")
-    with (
-        EXECUTORS[name].start(tmp_path, Workers(2)) as executor,
-        pytest.raises(
-            TascError, match=r"3 workers died on the same piece of work.*fewer --workers"
-        ),
-    ):
+    said = r"3 workers died on the same piece of work.*fewer --workers"
+    given_up = pytest.raises(TascError, match=said)
+    with EXECUTORS[name].start(tmp_path, Workers(2)) as executor, given_up:
         [*executor.run(die_once, range(8))]
 
 
@@ -102,12 +94,9 @@ def test_pieces_that_are_done_are_kept_and_not_made_again(tmp_path):
 
 def test_an_executor_that_is_not_installed_names_the_extra(capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    make_tokenizer(tmp_path / "tokenizer")
-    (tmp_path / "train.jsonl").write_text('{"input": "a", "output": "b"}\n')
-    line = ("analyze", tmp_path, "--tokenizer", tmp_path / "tokenizer", "--executor", "ray")
-    code, _, err = tasc(capsys, *line, "--output", tmp_path / "out")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "pip install 'tasc-lm[ray]'" in err
+    task, tokenizer = write(tmp_path / "train.jsonl", ROWS), make_tokenizer(tmp_path / "tokenizer")
+    given = ("--tokenizer", tokenizer, "--executor", "ray", "--output", tmp_path / "out")
+    assert "pip install 'tasc-lm[ray]'" in refused(capsys, "analyze", task, *given)
 
 
 @pytest.mark.slow

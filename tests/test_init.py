@@ -1,6 +1,7 @@
 """``tasc init``: a recipe for one's own data that ``tasc run`` takes as it is."""
 
 import json
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import yaml
 from tasc.commands.plan import Overrides, read
 from tasc.options.task import Task
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.cli import done, tasc
-from tests.data.files import jsonl, write
+from tests.cli import done, printed, refused, tasc
 from tests.data.test_chat_template import CHATML
 from tests.pico import make_base, make_tokenizer
+from tests.recipes import write
 
 ROWS = [{"input": f"wake me at {n}", "output": f"alarm_set, at {n}"} for n in range(100)]
 CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
@@ -20,9 +21,15 @@ STEERING = "x: [\x1b[31m\u202e\"'#"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """A user's folder."""
+def mine(tmp_path, monkeypatch):
+    """A user's folder with examples in it."""
     monkeypatch.chdir(tmp_path)
+    return write(Path("mine.jsonl"), ROWS)
+
+
+def write_task(folder="task", *splits):
+    for name in splits or ("train", "test"):
+        write(Path(folder) / f"{name}.jsonl", ROWS)
 
 
 def planned(path="recipe.yaml"):
@@ -33,8 +40,13 @@ def rows(path):
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
+def held_out():
+    """Return the examples of each split that a command made."""
+    return [rows(f"mine-splits/{name}.jsonl") for name in ("train", "validation", "test")]
+
+
 def test_a_file_alone_is_split_and_its_recipe_is_sound(capsys):
-    write(Path("mine.jsonl"), jsonl([{**row, "id": 7} for row in ROWS]))
+    write(Path("mine.jsonl"), [{**row, "id": 7} for row in ROWS])
     code, out, err = tasc(capsys, "init", "mine.jsonl", "--model", "Qwen/Qwen2.5-0.5B")
     assert (code, err) == (0, "")
     assert "splits: mine-splits (train 80, validation 10, test 10)" in out
@@ -42,62 +54,50 @@ def test_a_file_alone_is_split_and_its_recipe_is_sound(capsys):
     steps = planned().steps
     assert list(steps) == ["analysis", "tokens", "baseline", "tasc-ft", "bench"]
     assert {step.data.path for step in steps.values() if step.data} == {"mine-splits"}
-    held = [rows(f"mine-splits/{name}.jsonl") for name in ("train", "validation", "test")]
-    assert sorted(row["output"] for part in held for row in part) == sorted(
-        row["output"] for row in ROWS
-    )
-    assert set(held[0][0]) == {"input", "output"}
+    assert sorted(map(str, chain(*held_out()))) == sorted(map(str, ROWS))
 
 
 def test_examples_without_an_output_are_not_held_out(capsys):
     empty = [{"input": f"nothing {n}", "output": " "} for n in range(50)]
-    write(Path("mine.jsonl"), jsonl([*empty, *ROWS[:30]]))
+    write(Path("mine.jsonl"), [*empty, *ROWS[:30]])
     found = done(capsys, "init", "mine.jsonl")
     assert found["held_out"] == {"train": 24, "validation": 3, "test": 3}
-    write(Path("few.jsonl"), jsonl([*empty, *ROWS[:19]]))
+    write(Path("few.jsonl"), [*empty, *ROWS[:19]])
     Path("few").mkdir()
-    told = tasc(capsys, "init", "few.jsonl", "--recipe", "few/recipe.yaml")[2]
+    told = refused(capsys, "init", "few.jsonl", "--recipe", "few/recipe.yaml")
     assert "19 different examples with an output" in told
 
 
 def test_equal_examples_are_never_trained_on_and_tested(capsys):
-    write(Path("mine.jsonl"), jsonl(ROWS[:30] * 4))
+    write(Path("mine.jsonl"), ROWS[:30] * 4)
     done(capsys, "init", "mine.jsonl")
-    held = [rows(f"mine-splits/{name}.jsonl") for name in ("train", "validation", "test")]
-    texts = [{row["input"] for row in part} for part in held]
-    assert not texts[0] & texts[1]
-    assert not texts[0] & texts[2]
-    assert not texts[1] & texts[2]
-    assert sum(map(len, held)) == 120
+    texts = [{row["input"] for row in part} for part in held_out()]
+    assert sum(map(len, texts)) == 30  # each text is in one split
+    assert sum(map(len, held_out())) == 120
 
 
 def test_splits_that_are_there_are_taken(capsys):
-    for name in ("train", "test"):
-        write(Path("task") / f"{name}.jsonl", jsonl(ROWS))
+    write_task()
     found = done(capsys, "init", "task")
     assert (found["held_out"], found["folder"]) == ({}, None)
     assert planned().steps["bench"].data.path == "task"
-    assert sorted(path.name for path in Path.cwd().iterdir()) == [
-        "recipe.yaml",
-        "task",
-        "task.yaml",
-    ]
+    there = {path.name for path in Path.cwd().iterdir()}
+    assert there == {"mine.jsonl", "recipe.yaml", "task", "task.yaml"}
 
 
 def test_a_task_file_is_referred_to_and_not_written_again(capsys):
-    for name in ("train", "test"):
-        write(Path("data/mine") / f"{name}.jsonl", jsonl(ROWS))
+    write_task("data/mine")
     Path("data/task.yaml").write_text("path: mine\nmetrics: [token_accuracy]\n")
     found = done(capsys, "init", "data/task.yaml")
     assert (found["task"], found["folder"]) == ("data/task.yaml", None)
-    assert sorted(path.name for path in Path.cwd().iterdir()) == ["data", "recipe.yaml"]
+    assert {path.name for path in Path.cwd().iterdir()} == {"data", "mine.jsonl", "recipe.yaml"}
     bench = planned().steps["bench"]
     assert (bench.data.path, bench.metrics) == ("data/mine", ("token_accuracy",))
 
 
 def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
     labelled = [{"text": f"message {n}", "label": ("spam", "ham")[n % 2]} for n in range(40)]
-    write(Path("mine.jsonl"), jsonl(labelled))
+    write(Path("mine.jsonl"), labelled)
     done(capsys, "init", "mine.jsonl", "--input-column", "text", "--output-column", "label")
     steps = planned().steps
     assert list(steps) == ["base", "analysis", "baseline", "bench"]
@@ -107,7 +107,7 @@ def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
 
 def test_labels_and_schemas_are_written_beside_the_task_file(capsys):
     data = [{"input": f"wake me at {n}", "output": ["on", "off"][n % 2]} for n in range(100)]
-    write(Path("mine.jsonl"), jsonl(data))
+    write(Path("mine.jsonl"), data)
     made = done(capsys, "init", "mine.jsonl")
     assert (made["constraint"], made["fitting"]) == ("mine-labels.txt", 1.0)
     assert Path("mine-labels.txt").read_text() == "off\non\n"
@@ -115,9 +115,9 @@ def test_labels_and_schemas_are_written_beside_the_task_file(capsys):
     assert (bench.choices, bench.methods) == ("mine-labels.txt", ("ar", "tasc-spec", "choices"))
     assert bench.metrics == ("exact_match", "valid:choices=mine-labels.txt")
     named = [{**row, "output": json.dumps({"state": row["output"]})} for row in data]
-    write(Path("json.jsonl"), jsonl(named))
+    write(Path("json.jsonl"), named)
     Path("other").mkdir()
-    out = tasc(capsys, "init", "json.jsonl", "--recipe", "other/recipe.yaml")[1]
+    out = printed(capsys, "init", "json.jsonl", "--recipe", "other/recipe.yaml")
     assert "outputs: other/json-schema.json fits 100.0% of held-out outputs" in out
     task = yaml.safe_load(Path("other/task.yaml").read_text())
     assert task.get("schema") == ("json-schema.json" if "schema" in Task.model_fields else None)
@@ -126,42 +126,36 @@ def test_labels_and_schemas_are_written_beside_the_task_file(capsys):
 @pytest.mark.parametrize(("size", "tokens"), [(3, 64), (200, 128), (1000, 1024), (90_000, 2048)])
 def test_the_longest_output_says_how_many_tokens_may_be_written(capsys, size, tokens):
     rows = [{"input": str(i), "output": f"{i} {'ab ' * (size // 3)}"} for i in range(30)]
-    Path("task.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert tasc(capsys, "init", "task.jsonl")[0] == 0
+    done(capsys, "init", write(Path("task.jsonl"), rows))
     assert yaml.safe_load(Path("task.yaml").read_text())["max_new_tokens"] == tokens
     assert planned().steps["bench"].max_new_tokens == tokens
 
 
 def test_without_a_model_one_is_trained_from_scratch(capsys):
-    write(Path("mine.jsonl"), jsonl(ROWS))
     done(capsys, "init", "mine.jsonl", "--seed", 3)
     steps = planned().steps
     assert next(iter(steps)) == "base"
     assert {step.seed for step in steps.values()} == {3}
-    code, out, err = tasc(capsys, "run", "recipe.yaml", "--dry-run")
-    assert code == 0, err
-    assert "tasc-ft" in out
+    assert "tasc-ft" in printed(capsys, "run", "recipe.yaml", "--dry-run")
 
 
 def test_an_export_that_supports_the_tokenizer_is_chosen(capsys, tmp_path):
-    write(Path("mine.jsonl"), jsonl(ROWS))
     state = json.loads((make_base(tmp_path / "odd") / "tokenizer.json").read_text())
     spaces = {"type": "WhitespaceSplit"}
     state["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [state["pre_tokenizer"], spaces]}
     (tmp_path / "odd" / "tokenizer.json").write_text(json.dumps(state))
     done(capsys, "init", "mine.jsonl", "--model", str(tmp_path / "odd"))
     assert planned().steps["tokens"].export == "added"
-    assert tasc(capsys, "run", "recipe.yaml", "--dry-run")[0] == 0
+    printed(capsys, "run", "recipe.yaml", "--dry-run")
     text = Path("recipe.yaml").read_text()
     Path("recipe.yaml").write_text(text.replace("export: added", "export: pretoken"))
-    code, _, err = tasc(capsys, "run", "recipe.yaml", "--dry-run")
-    assert code == 2
-    assert "WhitespaceSplit" in err
-    assert "use --export added" in err
+    line = refused(capsys, "run", "recipe.yaml", "--dry-run")
+    assert "WhitespaceSplit" in line
+    assert "use --export added" in line
 
 
 def test_columns_and_templates_that_were_named_are_kept(capsys):
-    write(Path("mine.jsonl"), jsonl([{"q": r["input"], "a": r["output"], "c": "d"} for r in ROWS]))
+    write(Path("mine.jsonl"), [{"q": r["input"], "a": r["output"], "c": "d"} for r in ROWS])
     named = ("--input-column", "q", "--output-column", "a", "--template", "{c}: {input}\\n")
     done(capsys, "init", "mine.jsonl", *named)
     assert planned().steps["bench"].data.template == "{c}: {input}\n"
@@ -171,7 +165,7 @@ def test_columns_and_templates_that_were_named_are_kept(capsys):
 
 def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tmp_path):
     rows_ = [{"messages": [{"role": "user", "content": f"{n}?"}, CHAT[1]]} for n in range(40)]
-    write(Path("mine.jsonl"), jsonl(rows_))
+    write(Path("mine.jsonl"), rows_)
     plain = make_tokenizer(tmp_path / "plain")
     chatty = make_tokenizer(tmp_path / "chatty")
     config = json.loads((chatty / "tokenizer_config.json").read_text())
@@ -186,8 +180,8 @@ def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tm
 
 
 def test_a_missing_test_split_comes_from_the_training_examples(capsys):
-    write(Path("data/train.jsonl"), jsonl(ROWS))
-    write(Path("data/validation.jsonl"), jsonl(ROWS[:2]))
+    write(Path("data/train.jsonl"), ROWS)
+    write(Path("data/validation.jsonl"), ROWS[:2])
     found = done(capsys, "init", "data")["held_out"]
     assert found["validation"] == 2
     assert found["train"] + found["test"] == len(ROWS)
@@ -196,7 +190,7 @@ def test_a_missing_test_split_comes_from_the_training_examples(capsys):
 
 def test_names_that_steer_are_quoted(capsys):
     name = f"{STEERING}.jsonl"
-    write(Path(name), jsonl([{STEERING: r["input"], "output": r["output"]} for r in ROWS]))
+    write(Path(name), [{STEERING: r["input"], "output": r["output"]} for r in ROWS])
     done(capsys, "init", name, "--input-column", STEERING, "--output-column", "output")
     text = Path("recipe.yaml").read_text() + Path("task.yaml").read_text()
     assert not set(text) & {"\x1b", "\u202e"}
@@ -215,26 +209,20 @@ def test_names_that_steer_are_quoted(capsys):
     ],
 )
 def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, arguments, said):
-    write(Path("mine.jsonl"), jsonl(ROWS))
-    write(Path("few.jsonl"), jsonl(ROWS[:2] * 30))
-    for name in ("train", "validation"):
-        write(Path("task") / f"{name}.jsonl", jsonl(ROWS))
+    write(Path("few.jsonl"), ROWS[:2] * 30)
+    write_task("task", "train", "validation")
     Path("given.yaml").write_text("path: task")
     before = sorted(Path.cwd().rglob("*"))
-    code, out, err = tasc(capsys, "init", *arguments)
-    assert (code, out) == (2, "")
-    assert said in err
+    assert said in refused(capsys, "init", *arguments)
     assert sorted(Path.cwd().rglob("*")) == before
 
 
 def test_a_recipe_is_never_replaced(capsys):
-    write(Path("mine.jsonl"), jsonl(ROWS))
     done(capsys, "init", "mine.jsonl")
     before = Path("recipe.yaml").read_text()
     for more in ((), ("--recipe", "other.yaml")):
-        code, _, err = tasc(capsys, "init", "mine.jsonl", *more)
-        assert code == 2
-        assert "exists and is not replaced: remove it, or name a" in err
+        line = refused(capsys, "init", "mine.jsonl", *more)
+        assert "exists and is not replaced: remove it, or name a" in line
     assert Path("recipe.yaml").read_text() == before
 
 
@@ -252,7 +240,6 @@ def test_training_fits_the_model_and_the_machine(
 ):
     monkeypatch.setattr("tasc.commands.starter.write.elements", lambda _: parameters)
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
-    write(Path("mine.jsonl"), jsonl(ROWS))
     make_base(Path("model"))
     done(capsys, "init", "mine.jsonl", "--model", "model")
     steps = planned().steps
@@ -264,7 +251,7 @@ def test_training_fits_the_model_and_the_machine(
 
 def test_options_follow_the_lengths_that_the_tokenizer_counts(capsys, base):
     rows = [{"input": "wake " * (n % 50), "output": "at five " * 60} for n in range(1500)]
-    write(Path("mine.jsonl"), jsonl(rows))
+    write(Path("mine.jsonl"), rows)
     done(capsys, "init", "mine.jsonl", "--model", base)
     tokenizer = load_tokenizer(str(base))
     outputs = len(tokenizer.encode(["at five " * 60]).tokens)
@@ -273,24 +260,20 @@ def test_options_follow_the_lengths_that_the_tokenizer_counts(capsys, base):
     assert training.max_length >= outputs + len(tokenizer.encode(["wake " * 49 + "\n"]).tokens)
     assert (training.effective_batch, training.patience) == (32, 3)
     few = [{"input": f"{n}", "output": "five"} for n in range(60)]
-    write(Path("few/few.jsonl"), jsonl(few))
+    write(Path("few/few.jsonl"), few)
     done(capsys, "init", "few/few.jsonl", "--model", base, "--recipe", "few/recipe.yaml")
     assert planned("few/recipe.yaml").steps["baseline"].effective_batch == 8
 
 
 def test_hours_that_are_too_short_name_how_many_are_needed(capsys, base, monkeypatch):
-    write(Path("mine.jsonl"), jsonl(ROWS))
-    code, _, err = tasc(capsys, "init", "mine.jsonl", "--model", base, "--hours", "1e-6")
-    assert code == 2
-    assert "1e-06 hours are too short on this machine: a training example takes" in err
-    assert not Path("recipe.yaml").exists()
-    assert not Path("mine-splits").exists()
-    code, _, err = tasc(capsys, "init", "mine.jsonl", "--hours", "1")
-    assert (code, "--hours 1 measures a model and data on this machine" in err) == (2, True)
+    line = refused(capsys, "init", "mine.jsonl", "--model", base, "--hours", "1e-6")
+    assert "1e-06 hours are too short on this machine: a training example takes" in line
+    assert [path.name for path in Path.cwd().iterdir()] == ["mine.jsonl"]
+    line = refused(capsys, "init", "mine.jsonl", "--hours", "1")
+    assert "--hours 1 measures a model and data on this machine" in line
 
 
 def test_hours_are_measured_with_the_model(capsys, base):
-    write(Path("mine.jsonl"), jsonl(ROWS))
     done(capsys, "init", "mine.jsonl", "--model", base, "--hours", "24")
     training = planned().steps["baseline"]
     assert (training.epochs, training.limit) == (10.0, None)

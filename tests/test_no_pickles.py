@@ -1,12 +1,11 @@
 """Nothing in the tree loads what can run code: a file from a stranger is data."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FILES = [p for top in ("tasc", "cli", "benchmarks") for p in sorted((ROOT / top).rglob("*.py"))]
+from tests.trees import from_root, parsed, python_files
+
 FORBIDDEN_MODULES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"torch.load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "eval", "exec"}
 
@@ -21,9 +20,9 @@ def calls(tree):
             yield ast.unparse(node.func), constants
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", python_files("tasc", "cli", "benchmarks"), ids=from_root)
 def test_nothing_is_loaded_that_can_run_code(path):
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for node in ast.walk(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

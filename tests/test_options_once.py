@@ -1,7 +1,10 @@
 """An option stands once: its name, default and help in one class, read by all that offer it."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, get_origin
@@ -9,19 +12,18 @@ from typing import Any, get_origin
 import pytest
 from click import unstyle
 from tasc_cli._typed import typed
-from tasc_cli.main import app
-from typer.main import get_command
 
 import tasc
 from tasc.commands.registry import COMMANDS, STEPS
 from tasc.errors import InputError
 from tasc.options.command import StepOptions
-from tests.cli import tasc as run
+from tests.cli import COMMANDS as TYPED
+from tests.cli import modules_after, printed, refused
 from tests.pico import make_base
+from tests.recipes import ROWS, write
+from tests.trees import parsed, python_files
 
-ROOT = Path(__file__).parents[1]
-FILES = [*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+TREES = {path: parsed(path) for path in python_files("tasc", "cli")}
 KINDS = {name: command.kind() for name, command in COMMANDS.items()}
 
 
@@ -36,10 +38,8 @@ def calls(name: str) -> list[tuple[Path, ast.Call]]:
 
 
 def test_what_is_typed_for_a_newline_is_one_in_recipes_and_python_too():
-    assert (
-        tasc.AnalyzeOptions(source={"path": "d", "template": "{input}\\n"}).data.template
-        == "{input}\n"
-    )
+    analyze = tasc.AnalyzeOptions(source={"path": "d", "template": "{input}\\n"})
+    assert analyze.data.template == "{input}\n"
     assert tasc.AugmentOptions(source="d", tokenizer="t", protect=("\\n",)).protect == ("\n",)
     assert tasc.BenchOptions(source="d", models=("m",), delimiter="\\n").delimiter == "\n"
 
@@ -50,8 +50,8 @@ def test_an_older_name_of_an_option_works_in_python_in_recipes_and_on_the_comman
     assert tasc.AnalyzeOptions(**{"source": "d", "budgets": (1, 2)}).new_tokens == (1, 2)
     with pytest.raises(InputError, match="budget is an older name of new_tokens"):
         tasc.AugmentOptions(**old, new_tokens=6)
-    code, _, err = run(capsys, "augment", "missing.jsonl", "--tokenizer", "t", "--budget", "0")
-    assert (code, "new_tokens: got" in err) == (2, True)
+    given = ("augment", "missing.jsonl", "--tokenizer", "t", "--budget", "0")
+    assert "new_tokens: got" in refused(capsys, *given)
 
 
 def test_no_help_text_is_written_twice():
@@ -108,10 +108,17 @@ def test_what_takes_the_options_of_a_command_takes_none_of_them_again():
     assert checked > 20
 
 
+def words(text: str) -> str:
+    return " ".join(unstyle(text).replace("│", " ").split())
+
+
 @pytest.mark.parametrize("command", KINDS)
 def test_help_has_every_field_with_its_description_and_default(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "400")
-    shown = " ".join(unstyle(run(capsys, command, "--help")[1]).replace("│", " ").split())
+    shown = words(printed(capsys, command, "--help"))
+    for parameter in TYPED[command].params:
+        for text in (parameter.help, getattr(parameter, "show_default", None)):
+            assert not isinstance(text, str) or words(text) in shown
     fields = typed(KINDS[command])
     expected = set(KINDS[command].model_fields) - {"source"}
     assert {field.field for field in fields if not field.of_data} == expected
@@ -122,7 +129,7 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
         older = "".join(f",--{alias}" for alias in field.shell.aliases)
         assert f"{name}{older}{'...' if several else ''} " in shown
         assert field.help
-        assert " ".join(field.help.split()) in shown
+        assert words(field.help) in shown
         assert "|".join(field.choices) in shown
         default = field.shell.default or field.shown
         if field.default not in (..., None, False, ()):
@@ -134,31 +141,38 @@ def test_help_has_every_field_with_its_description_and_default(capsys, monkeypat
             )
 
 
+@pytest.mark.parametrize(
+    ("typed", "at", "offered"), [("tasc be", 1, "bench"), ("tasc bench --meth", 2, "--method")]
+)
+def test_a_shell_completes_commands_and_options(typed, at, offered):
+    asked = {"_TASC_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(at)}
+    found = subprocess.run(
+        [sys.executable, "-c", "from tasc_cli.main import main; main()"],
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.split() == [offered]
+
+
 def test_every_command_of_the_table_is_on_the_command_line_under_its_own_name():
-    assert list(get_command(app).commands) == list(COMMANDS)  # type: ignore[attr-defined]
+    assert list(TYPED) == list(COMMANDS)
     assert {name: kind.command for name, kind in KINDS.items()} == {name: name for name in KINDS}
 
 
-def test_help_of_a_command_loads_no_torch(capsys):
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; from tasc.commands.registry import COMMANDS; "
-        "[command.kind() for name, command in COMMANDS.items() if name != 'compare']; "
-        "heavy = {'torch', 'transformers', 'datasets'} & set(sys.modules); "
-        "sys.exit(f'loaded {heavy}' if heavy else 0)"
+def test_help_of_a_command_loads_no_torch():
+    loaded = modules_after(
+        "from tasc.commands.registry import COMMANDS\n"
+        "[command.kind() for name, command in COMMANDS.items() if name != 'compare']"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert not loaded & {"torch", "transformers", "datasets"}
 
 
 def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     base = str(make_base(tmp_path / "base"))
-    rows = [f'{{"input": "number {i}", "output": "value {i % 3} and {i % 3}"}}' for i in range(30)]
     for split in ("train", "validation"):
-        (tmp_path / f"{split}.jsonl").write_text("\n".join(rows))
+        write(tmp_path / f"{split}.jsonl", ROWS)
     task = str(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     found = tasc.analyze(tasc.AnalyzeOptions(source=task, tokenizer=base, new_tokens=(0, 2)))

@@ -6,7 +6,6 @@ from tasc.errors import InputError
 from tasc.files.artefact import Step, create
 from tasc.options.references import expand_user, join, parse_label, parse_path, resolve_model
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.cli import tasc
 from tests.pico import make_tokenizer
 
 
@@ -55,12 +54,3 @@ def test_a_model_is_found_inside_an_artefact(tmp_path):
 def test_a_tokenizer_is_found_inside_what_finetune_wrote(tmp_path, part):
     made = make_tokenizer(tmp_path / "out" / part)
     assert load_tokenizer(str(made.parent)).vocabulary() == load_tokenizer(str(made)).vocabulary()
-
-
-def test_a_home_that_is_not_there_is_an_input_error(capsys, tmp_path):
-    for source, tokenizer in (("~nobody-of-this-name/x", "t"), ("s", "~nobody-of-this-name/x")):
-        code, _, err = tasc(
-            capsys, "index", source, "--tokenizer", tokenizer, "--output", tmp_path / "out"
-        )
-        assert code == 2
-        assert "no such home folder" in err

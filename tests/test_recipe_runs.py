@@ -16,22 +16,27 @@ from tasc.options.texts import read_texts
 from tasc.progress import silent
 from tasc.training.options import FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
-from tests.cli import tasc
+from tests.cli import done, printed, refused, tasc
 from tests.pico import make_base, make_tokenizer
-from tests.recipes import HEAD, ROWS, write
+from tests.recipes import ROWS, write, write_recipe
 
 
-def test_every_command_of_a_recipe_shows_its_result(capsys, tmp_path):
+@pytest.fixture
+def tokens(tmp_path):
+    """A tokenizer, and training examples beside it."""
     write(tmp_path / "task" / "train.jsonl", ROWS)
-    tokens = make_tokenizer(tmp_path / "tok")
-    (tmp_path / "r.yaml").write_text(
-        HEAD + f"  v: {{command: vocab, target: {tokens}, draft: {tokens}}}\n"
-    )
-    code, out, err = tasc(
-        capsys, "run", tmp_path / "r.yaml", "--data-dir", tmp_path, "--output", tmp_path / "out"
-    )
-    assert code == 0, err
-    assert "standard" in out
+    return make_tokenizer(tmp_path / "tok")
+
+
+def run_of(folder, steps):
+    """Write a recipe of these steps; return the words of the command that runs it."""
+    recipe = write_recipe(folder, steps)
+    return ("run", recipe, "--data-dir", folder, "--output", folder / "out")
+
+
+def test_every_command_of_a_recipe_shows_its_result(capsys, tmp_path, tokens):
+    step = f"  v: {{command: vocab, target: {tokens}, draft: {tokens}}}\n"
+    assert "standard" in printed(capsys, *run_of(tmp_path, step))
 
 
 @pytest.mark.parametrize("position", ["home", "a=b", "file"])
@@ -52,23 +57,20 @@ def test_a_tokenizer_that_changed_where_it_lies_is_read_again(tmp_path, monkeypa
     assert not reused()
 
 
-def test_a_broken_validation_split_is_not_passed_over(tmp_path):
-    write(tmp_path / "task" / "train.jsonl", ROWS)
-    broken = tmp_path / "task" / "validation.jsonl"
-    broken.write_text('{"input": "a"\n')
-    tokens = str(make_tokenizer(tmp_path / "tok"))
-    config = AugmentOptions(source=Data(path=str(broken.parent)), tokenizer=tokens, new_tokens=3)
+def test_a_broken_validation_split_is_not_passed_over(tmp_path, tokens):
+    (tmp_path / "task" / "validation.jsonl").write_text('{"input": "a"\n')
+    source = Data(path=str(tmp_path / "task"))
+    config = AugmentOptions(source=source, tokenizer=str(tokens), new_tokens=3)
     with pytest.raises(InputError, match=r"validation\.jsonl:1: invalid JSON"):
         run_step(config, tmp_path / "out")
 
 
-def test_a_split_is_not_held_out_from_itself(tmp_path):
-    write(tmp_path / "task" / "train.jsonl", ROWS)
+def test_a_split_is_not_held_out_from_itself(tmp_path, tokens):
     write(tmp_path / "task" / "dev.jsonl", ROWS)
-    source, tokens = Data(path=str(tmp_path / "task")), str(make_tokenizer(tmp_path / "tok"))
-    config = AugmentOptions(source=source, tokenizer=tokens, new_tokens=3, split="dev")
+    given = {"source": Data(path=str(tmp_path / "task")), "tokenizer": str(tokens)}
+    config = AugmentOptions(**given, new_tokens=3, split="dev")
     assert run_step(config, tmp_path / "tokens").report.held_out is None
-    analysis = AnalyzeOptions(source=source, tokenizer=tokens, new_tokens=(0,), split="valid")
+    analysis = AnalyzeOptions(**given, new_tokens=(0,), split="valid")
     assert run_step(analysis, tmp_path / "analysis").report.drafting.samples == 10
 
 
@@ -82,48 +84,37 @@ def test_a_limit_leaves_a_quarter_for_validation(tmp_path, limit, validated):
 
 
 def test_a_limit_makes_no_step_larger(tmp_path):
-    (tmp_path / "r.yaml").write_text(
-        HEAD
-        + "  a: {command: index, tokenizer: t}\n"
-        + "  b: {command: index, tokenizer: t, limit: 5}\n"
-        + "  c: {command: index, tokenizer: t, limit: 50}\n"
-    )
-    limited = read(tmp_path / "r.yaml", Overrides(limit=20))
-    assert [step.limit for step in limited.steps.values()] == [20, 5, 20]
-    whole = read(tmp_path / "r.yaml", Overrides())
-    assert [step.limit for step in whole.steps.values()] == [None, 5, 50]
+    step = "{command: index, tokenizer: t, limit: "
+    steps = f"  a: {{command: index, tokenizer: t}}\n  b: {step}5}}\n  c: {step}50}}\n"
+    recipe = write_recipe(tmp_path, steps)
+    for limit, expected in ((20, [20, 5, 20]), (None, [None, 5, 50])):
+        plan = read(recipe, Overrides(limit=limit))
+        assert [step.limit for step in plan.steps.values()] == expected
 
 
-def test_a_tilde_is_the_home_folder_wherever_a_path_is_asked_for(capsys, tmp_path, monkeypatch):
+def test_a_tilde_is_the_home_folder_wherever_a_path_is_asked_for(
+    capsys, tmp_path, monkeypatch, tokens
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "task" / "train.jsonl", ROWS)
-    make_tokenizer(tmp_path / "tok")
-    (tmp_path / "r.yaml").write_text(HEAD + "  i: {command: index, tokenizer: ~/tok}\n")
-    folders = ("--data-dir", "~", "--output", "~/out")
-    code, _, err = tasc(capsys, "run", "~/r.yaml", *folders)
-    assert code == 0, err
+    write_recipe(tmp_path, "  i: {command: index, tokenizer: ~/tok}\n")
+    printed(capsys, "run", "~/r.yaml", "--data-dir", "~", "--output", "~/out")
     assert (tmp_path / "out" / "i" / "index.tasc").is_file()
-    code, out, err = tasc(capsys, "index", "~/task", "--tokenizer", "~/tok", "--output", "~/one")
-    assert code == 0, err
+    out = printed(capsys, "index", "~/task", "--tokenizer", "~/tok", "--output", "~/one")
     assert f"index: {tmp_path / 'one'}" in out
     assert not (tmp_path / "~").exists()
-    code, _, err = tasc(capsys, "index", "~/task", "--tokenizer", "~no-such-user/tok")
-    assert (code, err) == (
-        2,
-        "error: tasc index: ~no-such-user/tok: no such home folder: give the full path; "
-        "see tasc index --help\n",
-    )
 
 
-def test_an_empty_reference_is_not_taken_for_none(capsys, tmp_path):
-    task = write(tmp_path / "task.jsonl", ROWS)
-    code, _, err = tasc(capsys, "analyze", task, "--tokenizer", "", "--output", tmp_path / "out")
-    assert (code, err) == (
-        2,
-        "error: tasc analyze: tokenizer is empty: give a file, a folder or a Hub id; "
-        "see tasc analyze --help\n",
-    )
+@pytest.mark.parametrize(
+    ("tokenizer", "said"),
+    [
+        ("~no-such-user/tok", "~no-such-user/tok: no such home folder: give the full path"),
+        ("", "tokenizer is empty: give a file, a folder or a Hub id"),
+    ],
+)
+def test_a_reference_that_cannot_be_one_is_refused(capsys, tokenizer, said):
+    line = refused(capsys, "index", "task", "--tokenizer", tokenizer)
+    assert line == f"error: tasc index: {said}; see tasc index --help\n"
 
 
 @pytest.mark.parametrize("kind", ["reference", "link", "below", "source"])
@@ -147,14 +138,9 @@ def test_an_output_never_replaces_what_is_read(tmp_path, kind):
     assert sorted(out.rglob("*")) == before
 
 
-def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path):
-    write(tmp_path / "task" / "train.jsonl", ROWS)
-    tokenizer = make_tokenizer(tmp_path / "tokenizer")
-    recipe = tmp_path / "r.yaml"
-    steps = f"  t: {{command: augment, tokenizer: {tokenizer}, new_tokens: 2}}\n"
-    steps += "  i: {command: index, tokenizer: t}\n"
-    recipe.write_text(HEAD + steps)
-    command = ("run", recipe, "--data-dir", tmp_path, "--output", tmp_path / "out")
+def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path, tokens):
+    steps = f"  t: {{command: augment, tokenizer: {tokens}, new_tokens: 2}}\n"
+    command = run_of(tmp_path, steps + "  i: {command: index, tokenizer: t}\n")
     before = sorted(tmp_path.rglob("*"))
     code, out, err = tasc(capsys, *command, "--dry-run")
     assert (code, err) == (0, "")
@@ -164,49 +150,37 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path):
     assert ["i", "index", "t", "-"] in starts
     assert "new_tokens=2" in out
     assert sorted(tmp_path.rglob("*")) == before
-    assert tasc(capsys, *command)[0] == 0
-    code, out, _ = tasc(capsys, *command, "--dry-run", "--json")
-    planned = json.loads(out)
+    printed(capsys, *command)
+    planned = done(capsys, *command, "--dry-run")
     assert [(step["name"], step["needs"]) for step in planned] == [("t", []), ("i", ["t"])]
     assert all(step["last_seconds"] > 0 for step in planned)
 
 
-@pytest.mark.parametrize(
-    ("step", "said"),
-    [
-        ("b: {command: bench, models: [gpt2], methods: [tasc-spek]}", "tasc-spek"),
-        ("b: {command: bench, models: [gpt2], metrics: [exakt]}", "exakt"),
-        ("b: {command: bench, models: [tokens]}", "leaves no model but"),
-        ("b: {command: index, tokenizer: tokenz}", "name tokens"),
-    ],
-)
-def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, step, said):
-    write(tmp_path / "task" / "train.jsonl", ROWS)
-    recipe = tmp_path / "r.yaml"
-    recipe.write_text(f"{HEAD}  tokens: {{command: augment, tokenizer: gpt2}}\n  {step}\n")
-    code, out, err = tasc(capsys, "run", recipe, "--data-dir", tmp_path, "--dry-run")
-    assert (code, out) == (2, "")
-    assert said in err
-    assert err.endswith("correct the recipe\n")
+def test_a_dry_run_finds_every_wrong_name(capsys, tmp_path, tokens):
+    steps = """
+  tokens: {command: augment, tokenizer: gpt2}
+  a: {command: bench, models: [gpt2], methods: [tasc-spek], metrics: [exakt]}
+  b: {command: bench, models: [tokens]}
+  c: {command: index, tokenizer: tokenz}
+"""
+    line = refused(capsys, *run_of(tmp_path, steps), "--dry-run")
+    for said in ("tasc-spek", "exakt", "leaves no model but", "name tokens"):
+        assert said in line
+    assert line.endswith("correct the recipe\n")
 
 
-def test_a_dry_run_checks_the_models_that_steps_read(capsys, tmp_path):
-    write(tmp_path / "task" / "train.jsonl", ROWS)
+def test_a_dry_run_checks_the_models_that_steps_read(capsys, tmp_path, tokens):
     model = make_base(tmp_path / "model")
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps(config | {"hidden_size": 48}))
-    recipe = tmp_path / "r.yaml"
-    recipe.write_text(f"{HEAD}  tuned: {{command: finetune, model: {model}, quantize: none}}\n")
-    code, out, err = tasc(capsys, "run", recipe, "--data-dir", tmp_path, "--dry-run")
-    assert (code, out) == (2, "")
-    assert "by config.json: download or save the model again" in err
+    step = f"  tuned: {{command: finetune, model: {model}, quantize: none}}\n"
+    line = refused(capsys, *run_of(tmp_path, step), "--dry-run")
+    assert "by config.json: download or save the model again" in line
 
 
-def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeypatch):
+def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeypatch, tokens):
     """The reported seconds are of the step, not of the whole recipe."""
-    write(tmp_path / "task" / "train.jsonl", ROWS)
-    step = f"{{command: index, tokenizer: {make_tokenizer(tmp_path / 'tok')}}}\n"
-    (tmp_path / "r.yaml").write_text(HEAD + f"  a: {step}  b: {step}")
+    step = f"{{command: index, tokenizer: {tokens}}}\n"
     begun = []
 
     @contextmanager
@@ -215,6 +189,5 @@ def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeyp
         yield silent
 
     monkeypatch.setattr(run, "show_progress", watched)
-    given = ("--data-dir", tmp_path, "--output", tmp_path / "out")
-    assert tasc(capsys, "run", tmp_path / "r.yaml", *given)[0] == 0
+    printed(capsys, *run_of(tmp_path, f"  a: {step}  b: {step}"))
     assert begun == [[], [tmp_path / "out" / "a"]]

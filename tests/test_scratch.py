@@ -1,7 +1,6 @@
 """Temporary folders of killed runs are swept, those of living ones and of others stay."""
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -38,14 +37,12 @@ def test_it_is_gone_afterwards_also_when_the_work_fails(base):
 
 
 def test_what_a_killed_run_left_is_swept_and_a_living_one_is_left_alone(base):
-    process = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    held = Path(process.stdout.readline().strip())
-    with scratch():
-        assert (held / "runs").read_text() == "much"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    command = [sys.executable, "-c", HOLD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        held = Path(process.stdout.readline().strip())
+        with scratch():
+            assert (held / "runs").read_text() == "much"
+        process.kill()
     assert held.exists()
     with scratch():
         assert not held.exists()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.trees import ROOT, from_root
+
 FOLDERS = {
     "tasc": (".py", ".html"),
     "cli": (".py",),
@@ -59,7 +60,7 @@ def files() -> Iterator[Path]:
     """Yield every file that readers see."""
     for folder, endings in FOLDERS.items():
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in endings and str(path.relative_to(ROOT)) not in EXEMPT:
+            if path.suffix in endings and from_root(path) not in EXEMPT:
                 yield path
     yield from (ROOT / name for name in TOP)
 
@@ -110,7 +111,7 @@ def faults(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", [*files()], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [*files()], ids=from_root)
 def test_text_is_plain_english(path):
     found = faults(path)
     assert not found, "\n".join(found)

@@ -1,19 +1,17 @@
-"""Help, errors, report pages and public names use the terms of the field, as the site does."""
+"""Help, errors, pages and public names use the terms of the field; an error ends in an action."""
 
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tasc_cli.main import app
-from typer.main import get_command
 
+from tests.campaign.verdict import ends_in_an_order
+from tests.cli import COMMANDS
 from tests.test_docs import PRIVATE
-from tests.test_error_lines import messages
+from tests.trees import ROOT, from_root, parsed, python_files
 
-ROOT = Path(__file__).parents[1]
-FILES = sorted([*(ROOT / "tasc").rglob("*.py"), *(ROOT / "cli").rglob("*.py")])
+KINDS = {"InputError", "IntegrityError", "RecipeError", "StorageError", "UnavailableError"}
 PAGES = sorted((ROOT / "tasc").rglob("*.html"))
 # Words that public names must not contain. "rules", "risk", "row", "output", "reader" and "rows"
 # have their everyday meaning in data and tables, so they are not among them.
@@ -33,20 +31,36 @@ def private(text: str) -> set[str]:
 
 def helps() -> Iterator[tuple[str, str]]:
     """Yield the help of every command and option."""
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in COMMANDS.items():
         yield name, command.help or ""
         for parameter in command.params:
             yield f"{name} {parameter.name}", getattr(parameter, "help", None) or ""
 
 
-@pytest.mark.parametrize(("where", "text"), [*helps()], ids=[where for where, _ in helps()])
-def test_help_uses_the_terms_of_the_field(where, text):
-    assert not private(text), text
+def literal(node: ast.expr) -> str | None:
+    """Return a message as it is written, X for what is put in; None for one made elsewhere."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(v.value) if isinstance(v, ast.Constant) else "X" for v in node.values)
+    return None
 
 
-@pytest.mark.parametrize(("where", "text"), messages(), ids=[where for where, _ in messages()])
-def test_an_error_uses_the_terms_of_the_field(where, text):
-    assert not private(text), text
+def messages() -> list[tuple[str, str]]:
+    """Return where each error is raised, and its text."""
+    found = []
+    for path in python_files("tasc", "cli"):
+        for node in ast.walk(parsed(path)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            text = literal(node.args[0]) if node.func.id in KINDS and node.args else None
+            if text is not None:
+                found.append((f"{from_root(path)}:{node.lineno}", text))
+    return found
+
+
+def test_help_and_errors_use_the_terms_of_the_field():
+    assert not {where: text for where, text in [*helps(), *messages()] if private(text)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -55,15 +69,13 @@ def test_a_report_uses_the_terms_of_the_field(page):
     assert not private(text)
 
 
-def public(tree: ast.AST, names: bool = True) -> Iterator[str]:
+def public(tree: ast.AST) -> Iterator[str]:
     """Yield the public names of a module: classes, functions, parameters, fields, constants."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if not node.name.startswith("_") or node.name == "__init__":
-                yield node.name
-                yield from (
-                    a.arg for a in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-                )
+                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                yield from (node.name, *(a.arg for a in taken))
         elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
             yield from public(node)
@@ -73,9 +85,9 @@ def public(tree: ast.AST, names: bool = True) -> Iterator[str]:
             yield from (t.id for t in node.targets if isinstance(t, ast.Name))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", python_files("tasc", "cli"), ids=from_root)
 def test_public_names_use_the_terms_of_the_field(path):
-    names = {path.stem, *public(ast.parse(path.read_text(encoding="utf-8")))}
+    names = {path.stem, *public(parsed(path))}
     parts = {
         name: {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
         for name in names
@@ -83,3 +95,31 @@ def test_public_names_use_the_terms_of_the_field(path):
     }
     bad = {n for n, of in parts.items() if any(NAMES.fullmatch(p) for p in of)}
     assert not bad
+
+
+def test_every_error_ends_in_an_action():
+    found = messages()
+    assert len(found) > 200
+    bad = {w: text for w, text in found if not text.endswith("X") and not ends_in_an_order(text)}
+    assert not bad
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "give a file: there is none",
+        "no split 'test': it has train, validation",
+        "the type is not known, name it has none",
+        "model x: set in config.json and read by no one: a number was expected",
+        "use --merge; it is not a folder that tasc wrote",
+        "X must be one of 'give', 'take'",
+        "",
+    ],
+)
+def test_a_message_that_ends_in_what_was_seen_is_found_out(text):
+    assert not ends_in_an_order(text)
+
+
+def test_an_order_may_hold_what_looks_like_its_end():
+    assert ends_in_an_order('no chat: write a list of {"role": "user", "content": "it: is"}')
+    assert ends_in_an_order("no such step; see 'a: b', or leave it out")

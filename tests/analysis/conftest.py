@@ -1,8 +1,12 @@
 """A small tokenizer and corpora for the tests of this layer."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -33,3 +37,22 @@ def make_corpus():
         return Corpus(Source("made.jsonl"), "train", examples, "0" * 64)
 
     return make
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """Assert that two scans have counted the same."""
+    assert (one.samples, one.dropped) == (other.samples, other.dropped)
+    for a, b in ((one.input, other.input), (one.output, other.output)):
+        assert (a.words, a.tokens) == (b.words, b.tokens)
+        assert np.array_equal(a.counts, b.counts)
+    assert one.distinct_outputs == other.distinct_outputs
+    assert one.sample.texts == other.sample.texts
+    assert np.array_equal(one.sample.weights, other.sample.weights)
+    assert one.rows == other.rows
+
+
+def results_of(report: Any, choice: Any, budgets: Any = ()) -> AnalysisResults:
+    """Return the results of an analysis with a verdict that says no more than ``choice``."""
+    unknown = dict.fromkeys(("recommended_size", "drafting", "serving"))
+    verdict = Verdict(choice, ("because",))
+    return AnalysisResults(**vars(report), **unknown, trim=(), budgets=budgets, verdict=verdict)

@@ -1,6 +1,5 @@
 """Analysis by several workers: the same file, whoever is killed meanwhile."""
 
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.commands.steps import run_step
 from tasc.data import stream
 from tests.pico import make_tokenizer
+from tests.recipes import write
 
 PIECE = 4000
 NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
@@ -45,7 +45,7 @@ if __name__ == "__main__":
 def task(tmp_path_factory):
     folder = tmp_path_factory.mktemp("task")
     rows = [{"input": f"say {n} é", "output": f"intent {n % 9}: {n}"} for n in range(800)]
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write(folder / "train.jsonl", rows)
     make_tokenizer(folder / "tokenizer")
     return folder
 

@@ -2,15 +2,14 @@
 
 import re
 from html.parser import HTMLParser
-from typing import Any
 
 import pytest
 
 from tasc.analysis.report import analyze
 from tasc.benchmark.pages.analysis import render
-from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.report.charts import chart
 from tasc.vocab.search.predict import predict_budgets
+from tests.analysis.conftest import results_of
 from tests.options import AnalyzeOptions
 
 
@@ -33,20 +32,9 @@ def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
     options = AnalyzeOptions(new_tokens=(0, 10))
     found = analyze(make_corpus(rows), tokenizer if with_tokens else None, options)
-    report, once = found.report, found.searched
-    choice: Any = "<b2>both</b2>"
-    made = Verdict(choice, ("because",))
-    page = render(
-        AnalysisResults(
-            **vars(report),
-            budgets=predict_budgets(once, tokenizer, options).budgets if once else (),
-            recommended_size=None,
-            trim=(),
-            drafting=None,
-            serving=None,
-            verdict=made,
-        )
-    )
+    once = found.searched
+    budgets = predict_budgets(once, tokenizer, options).budgets if once else ()
+    page = render(results_of(found.report, "<b2>both</b2>", budgets))
     tags = Tags()
     tags.feed(page)
     assert tags.tags.count("figure") == (4 if with_tokens else 2)
@@ -63,11 +51,6 @@ def test_a_chart_names_its_lines_and_follows_the_colours_of_the_page():
     assert drawn == chart("t", {"<a>": [(1, 0.5), (100, 1.0)]}, "x", "y", log="x", highest=1)
 
 
-def test_a_chart_of_one_point_or_none_is_drawn():
-    assert chart("t", {"a": [(0, 0)]}, "x", "y").names == ("a",)
-    assert chart("t", {}, "x", "y").names == ()
-
-
 def test_each_line_of_a_chart_is_drawn_and_unlike_the_others():
     lines = {f"line {n}": [(0, n), (1, n + 1)] for n in range(14)}
     drawn = chart("t", lines, "x", "y")
@@ -76,7 +59,9 @@ def test_each_line_of_a_chart_is_drawn_and_unlike_the_others():
     assert len({(colour, stroke) for _, colour, stroke in drawn.key}) == 14
 
 
-def test_a_line_of_one_point_is_seen():
+def test_a_line_of_one_point_is_seen_and_one_of_none_left_out():
+    assert chart("t", {"a": [(0, 0)]}, "x", "y").names == ("a",)
+    assert chart("t", {}, "x", "y").names == ()
     assert re.findall(r"<use[^>]*fill: var\(--c0\)", chart("t", {"a": [(1, 1)]}, "x", "y").svg)
     line = [(1, 1), (2, 1)]
     assert not re.findall(r"<use[^>]*fill: var", chart("t", {"a": line}, "x", "y").svg)

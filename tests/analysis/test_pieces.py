@@ -5,7 +5,6 @@ import gzip
 import json
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,8 @@ from tasc.analysis.counted import FILE, load_counted, merge, save_counted
 from tasc.analysis.scan import count_rows, scan
 from tasc.data.source import Source
 from tasc.data.stream import open_stream, pieces
-from tasc.errors import IntegrityError
+from tasc.errors import InputError, IntegrityError
+from tests.analysis.conftest import assert_same
 
 ROWS = [
     {"input": f"wecke mich um {n % 7} Uhr", "output": f"intent {n % 5}: é {n % 11} größe"}
@@ -52,17 +52,6 @@ def write(folder, kind):
     return Source(str(folder))
 
 
-def same(one, other):
-    assert (one.samples, one.dropped) == (other.samples, other.dropped)
-    for a, b in ((one.input, other.input), (one.output, other.output)):
-        assert (a.words, a.tokens) == (b.words, b.tokens)
-        assert np.array_equal(a.counts, b.counts)
-    assert one.distinct_outputs == other.distinct_outputs
-    assert one.sample.texts == other.sample.texts
-    assert np.array_equal(one.sample.weights, other.sample.weights)
-    assert one.rows == other.rows
-
-
 def through_files(part, tokenizer, folder):
     (folder / "runs").mkdir(parents=True)
     save_counted(count_rows(part, tokenizer, folder), folder / "runs")
@@ -83,7 +72,7 @@ def test_merged_pieces_are_the_whole_and_can_be_sent(tmp_path, tokenizer, monkey
     cut = copy.deepcopy(list(pieces(stream)))  # as other processes get them
     assert len(cut) > 1 or kind == "few" or size > 1000
     parts = [through_files(part, tokenizer, tmp_path / str(i)) for i, part in enumerate(cut)]
-    same(merge(parts, stream, tokenizer), whole)
+    assert_same(merge(parts, stream, tokenizer), whole)
 
 
 @settings(
@@ -110,7 +99,7 @@ def test_what_is_wrong_in_a_piece_is_named_by_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr(tasc.data.stream, "PIECE", 2000)
     (tmp_path / "train.jsonl").write_text(lines(ROWS) + '{"input": \n')
     *_, last = pieces(open_stream(Source(str(tmp_path)), "train"))
-    with pytest.raises(tasc.errors.InputError, match=r"train\.jsonl:301: invalid JSON"):
+    with pytest.raises(InputError, match=r"train\.jsonl:301: invalid JSON"):
         list(last.rows())
 
 

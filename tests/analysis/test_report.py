@@ -9,8 +9,9 @@ from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.analysis.report import TaskReport, analyze
 from tasc.analysis.tokens import expand, merged_counts, search
-from tasc.benchmark.results.analysis import AnalysisResults, Verdict
+from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.errors import InputError
+from tests.analysis.conftest import results_of
 from tests.options import AnalyzeOptions
 
 INTENTS = ("play_music", "set_alarm", "weather", "lights_off")
@@ -36,9 +37,7 @@ def test_expanding_gives_what_encoding_everything_gives(tokenizer):
 
 def test_a_report_without_a_tokenizer_looks_at_words_only(corpus):
     report = analyze(corpus, None, AnalyzeOptions()).report
-    assert report.tokens is None
-    assert report.distinct_outputs == 20
-    assert report.output.words == 240
+    assert (report.tokens, report.distinct_outputs, report.output.words) == (None, 20, 240)
     change = report.output.bigrams.entropy_bits / report.input.bigrams.entropy_bits - 1
     assert report.entropy_change == pytest.approx(change)
     assert report.coverage_ratio == report.input.bigrams.n80 / report.output.bigrams.n80
@@ -66,9 +65,8 @@ def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer
 
 
 def test_valuable_ngrams_come_with_what_stands_around_them(corpus, tokenizer):
-    top_merges = analyze(
-        corpus, tokenizer, AnalyzeOptions(new_tokens=(10,))
-    ).report.tokens.top_merges
+    report = analyze(corpus, tokenizer, AnalyzeOptions(new_tokens=(10,))).report
+    top_merges = report.tokens.top_merges
     assert top_merges[0].saved >= top_merges[1].saved
     for entry in top_merges:
         assert entry.example[1] == entry.text
@@ -98,16 +96,7 @@ def test_options_that_mean_nothing_are_refused(corpus, tokenizer, options, words
 def test_the_report_is_plain_data_with_short_curves(corpus, tokenizer):
     report = analyze(corpus, tokenizer, AnalyzeOptions(new_tokens=(0, 5))).report
     assert isinstance(report, TaskReport)
-    verdict = Verdict("both", ("because",))
-    results = AnalysisResults(
-        **vars(report),
-        budgets=(),
-        recommended_size=None,
-        trim=(),
-        drafting=None,
-        serving=None,
-        verdict=verdict,
-    )
+    results = results_of(report, "both")
     plain = json.loads(json.dumps(results.to_dict(), allow_nan=False))
     assert AnalysisResults.model_validate(plain) == results
     assert plain["samples"] == 60

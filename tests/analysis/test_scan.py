@@ -1,6 +1,5 @@
 """The pass: whatever the windows and batches, it counts what plain counting counts."""
 
-import json
 from collections import Counter
 
 import numpy as np
@@ -16,27 +15,17 @@ from tasc.data.stream import open_stream
 from tasc.errors import InputError, IntegrityError
 from tasc.tokenizer.loaded import load_tokenizer
 from tests import pico
+from tests.analysis.conftest import assert_same
+from tests.recipes import write
 
 ROWS = [(f"say {n % 7} again", f"intent {n % 11}: \u00a0slot {n % 3}") for n in range(3000)]
 
 
 @pytest.fixture
 def task(tmp_path):
-    path = tmp_path / "train.jsonl"
     rows = [{"input": text, "output": output} for text, output in ROWS]
     rows.insert(5, {"input": "nothing", "output": " "})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def same(one, other):
-    assert one.input.words == other.input.words
-    assert (one.input.tokens, one.output.tokens) == (other.input.tokens, other.output.tokens)
-    assert np.array_equal(one.output.counts, other.output.counts)
-    assert one.sample.texts == other.sample.texts
-    assert np.array_equal(one.sample.weights, other.sample.weights)
-    assert one.distinct_outputs == other.distinct_outputs
-    assert one.rows == other.rows
+    return write(tmp_path / "train.jsonl", rows)
 
 
 def test_the_pass_counts_every_token_of_every_row(task, tokenizer):
@@ -59,17 +48,14 @@ def test_the_pass_counts_every_token_of_every_row(task, tokenizer):
     )
 
 
-def test_a_stream_and_a_corpus_in_memory_are_the_same(task, tokenizer):
+def test_memory_windows_and_batches_change_nothing(task, tokenizer, monkeypatch):
     source = Source(str(task))
-    same(scan(open_stream(source, "train"), tokenizer), scan(load(source, "train"), tokenizer))
-
-
-def test_windows_and_batches_change_nothing(task, tokenizer, monkeypatch):
-    stream = open_stream(Source(str(task)), "train")
+    stream = open_stream(source, "train")
     whole = scan(stream, tokenizer)
+    assert_same(scan(load(source, "train"), tokenizer), whole)
     monkeypatch.setattr(tasc.analysis.scan, "WINDOW", 200)
     monkeypatch.setattr(tasc.analysis.scan, "BATCH", 50)
-    same(scan(stream, tokenizer), whole)
+    assert_same(scan(stream, tokenizer), whole)
 
 
 def test_a_sample_keeps_the_multiplicity_of_what_it_keeps(task, tokenizer, monkeypatch):

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tasc.backend.base import Alias, Merge, MergeRequest, MergeResult
-from tasc.progress import Progress, silent
 
 Ngram = tuple[int, ...]
 
 
-def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeResult:
+def merge_search(request: MergeRequest) -> MergeResult:
     """Find merges like ``tasc.backend.merge_search``, for corpora of a few thousand tokens."""
-    return _Search(request).run(progress)
+    return _Search(request).run()
 
 
 @dataclass
@@ -54,14 +53,13 @@ class _Search:
             starts[:1] = [True] * len(starts[:1])  # a sample starts a pre-token
             self.samples.append(_Sample(request.tokens[begin:end].tolist(), starts, weight))
 
-    def run(self, progress: Progress) -> MergeResult:
+    def run(self) -> MergeResult:
         before = self.unigrams()
         while len(self.merges) < self.request.budget and (best := self.best()) is not None:
             ngram, frequency = best
             if frequency * (len(ngram) - 1) < self.request.min_reward:
                 break
             self.consider(ngram, frequency)
-            progress("merge search", len(self.merges), self.request.budget)
         return MergeResult(
             merges=tuple(self.merges),
             tokens_before=before.total(),

@@ -1,6 +1,8 @@
-"""The CUDA kernels, run on the CPU by kernels/emulation, equal the native ones and their twins."""
+"""The CUDA library; its kernels on the CPU, by kernels/emulation, equal native ones and twins."""
 
+import shutil
 import subprocess
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +11,15 @@ import torch
 
 from tasc.backend import cuda
 from tasc.backend.tree import ancestor_bits
+from tasc.commands.doctor import DoctorOptions, examine
 from tasc.decoding.drafters.heads.draft_vocab.window import Window
 from tasc.decoding.verify import ops
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.models.cache import compact_reference
 from tests.decoding.drafts import DTYPES
 from tests.decoding.window import Slots
 
+LIBRARY = files("tasc") / "libtasc_cuda.so"
 KERNELS = Path(__file__).parents[2] / "kernels"
 OPTIONS = ["-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-x", "c++"]
 
@@ -158,3 +162,54 @@ def test_ancestors(emulated, n):
     expected = ancestor_bits(parents)
     assert np.array_equal(bits.numpy().view(np.uint64), expected[0])
     assert np.array_equal(depths.numpy(), expected[1])
+
+
+def test_the_library_is_built_where_nvcc_is():
+    if shutil.which("nvcc") is None:
+        pytest.skip("no nvcc: the CUDA library is not built")
+    library = cuda.library()
+    assert library is not None
+    for name in (*cuda.SIGNATURES, "tasc_cuda_error_string"):
+        assert getattr(library, name)
+
+
+def test_it_shows_its_own_names_only_and_holds_code_for_both_architectures():
+    if not LIBRARY.is_file() or shutil.which("nm") is None:
+        pytest.skip("needs libtasc_cuda and nm")
+    command = ["nm", "-D", "--defined-only", str(LIBRARY)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = {line.split()[-1] for line in listed.stdout.splitlines() if " T " in line}
+    assert names == {*cuda.SIGNATURES, "tasc_cuda_error_string"}
+    for architecture in (b"sm_80", b"sm_90"):
+        assert architecture in LIBRARY.read_bytes()
+
+
+def test_a_failed_launch_becomes_one_line():
+    if cuda.library() is None:
+        pytest.skip("libtasc_cuda was not built")
+    with pytest.raises(UnavailableError, match="invalid argument"):
+        cuda.launch("tasc_verify_greedy", None, 7, 10, None, None, 0, None, None, None)
+
+
+def test_a_stale_or_damaged_library_is_one_line_and_not_usable(tmp_path, monkeypatch):
+    stale = tmp_path / "libtasc_cuda.so"
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler to make a library with")
+    source = tmp_path / "old.c"
+    source.write_text("int tasc_ancestor_bits(void) { return 0; }\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", stale, source], check=True)
+    damaged = tmp_path / "damaged.so"
+    damaged.write_bytes(b"not a library")
+    for path, what in ((stale, "tasc_verify_greedy"), (damaged, "damaged.so")):
+        with pytest.raises(UnavailableError, match=f"(?s)stale or damaged.*{what}.*make install"):
+            cuda.load(path)
+    monkeypatch.setattr(cuda, "files", lambda _: tmp_path)
+    cuda.library.cache_clear()
+    try:
+        found = cuda.state()
+        assert examine(DoctorOptions())["kernels"]["cuda"] == found
+    finally:
+        cuda.library.cache_clear()
+    assert found.startswith("not usable: ")
+    assert "\n" not in found

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import signal
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,40 +13,34 @@ from hypothesis import strategies as st
 from tasc import backend
 from tasc.backend import MergeRequest
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import Encoded
 from tests.backend import reference
 
 BACKENDS = [backend, reference]
 # Different ids concatenate to equal strings, some of them base strings; some extend others.
 VOCABULARY = (b"a", b"b", b"ab", b"ba", b"aa", b"", b"c", b"<s>")
-SPECIAL = frozenset({7})
 
 
-def request(samples, vocabulary=VOCABULARY, **options) -> MergeRequest:
-    lengths = [len(s) for s in samples]
+def request(samples, **options) -> MergeRequest:
+    encoded = Encoded.of(samples)
     return MergeRequest(
-        tokens=np.array([t for s in samples for t in s], np.int32),
-        offsets=np.cumsum([0, *lengths]).astype(np.int64),
+        tokens=encoded.tokens,
+        offsets=encoded.offsets,
         weights=np.array(options.pop("weights", [1] * len(samples)), np.int64),
-        vocabulary=vocabulary,
-        special=options.pop("special", SPECIAL),
+        vocabulary=VOCABULARY,
+        special=frozenset({7}),
         **{"budget": 100, "alpha_pcs": 1.0, **options},
     )
 
 
-def assert_equal_results(native, reference):
-    for field in dataclasses.fields(native):
-        if field.name not in {"merges", "h2_before", "h1_before"}:
-            assert getattr(native, field.name) == getattr(reference, field.name), field.name
-    assert native.h2_before == pytest.approx(reference.h2_before, abs=1e-9)
-    assert native.h1_before == pytest.approx(reference.h1_before, abs=1e-9)
-    rounded = [
-        [
-            dataclasses.replace(m, pcs=round(m.pcs, 9), h2=round(m.h2, 7), h1=round(m.h1, 7))
-            for m in result.merges
-        ]
-        for result in (native, reference)
+def rounded(result):
+    """The result without the last digits of floats, which depend on the order of additions."""
+    merges = [
+        dataclasses.replace(m, pcs=round(m.pcs, 9), h2=round(m.h2, 7), h1=round(m.h1, 7))
+        for m in result.merges
     ]
-    assert rounded[0] == rounded[1]
+    before = {name: round(getattr(result, name), 9) for name in ("h2_before", "h1_before")}
+    return dataclasses.replace(result, merges=merges, **before)
 
 
 @st.composite
@@ -54,7 +49,10 @@ def requests(draw):
     chunk = st.lists(st.sampled_from(letters), min_size=1, max_size=6)
     # Repeating a chunk makes runs (a a a a) and long shared n-grams.
     sample = st.tuples(chunk, st.integers(1, 5), chunk).map(lambda c: c[0] * c[1] + c[2])
-    samples = draw(st.lists(sample | st.just([]), min_size=1, max_size=6))
+    # Chunks that samples share make longer corpora with n-grams that overlap.
+    shared = st.lists(st.sampled_from(draw(st.lists(chunk, min_size=1, max_size=6))), max_size=11)
+    sample |= shared.map(lambda chunks: [token for chunk in chunks for token in chunk])
+    samples = draw(st.lists(sample, min_size=1, max_size=6))
     size = sum(map(len, samples))
     bounded = draw(st.booleans())
     flags = draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)) if bounded else None
@@ -63,7 +61,7 @@ def requests(draw):
         samples,
         weights=draw(st.lists(st.integers(1, 3), min_size=len(samples), max_size=len(samples))),
         boundaries=None if flags is None else np.array(flags, np.uint8),
-        budget=draw(st.sampled_from([0, 1, 3, 100])),
+        budget=draw(st.sampled_from([0, 1, 3, 30, 100])),
         n_max=draw(st.integers(2, 5)),
         alpha_pcs=draw(st.sampled_from([1.1, 0.6, 0.2])),
         conditional=draw(st.booleans()),
@@ -73,35 +71,11 @@ def requests(draw):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=260, deadline=None)
 @given(requests())
 def test_native_and_reference_agree(asked):
-    native, reference = (backend.merge_search(asked) for backend in BACKENDS)
-    assert_equal_results(native, reference)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_native_and_reference_agree_on_longer_corpora(seed):
-    rng = np.random.default_rng(seed)
-    letters = rng.choice(7, rng.integers(1, 8), replace=False)
-    chunks = [rng.choice(letters, rng.integers(1, 7)) for _ in range(6)]
-    samples = [
-        np.concatenate([chunks[k] for k in rng.integers(0, 6, rng.integers(1, 12))]).tolist()
-        for _ in range(6)
-    ]
-    size = sum(map(len, samples))
-    asked = request(
-        samples,
-        weights=rng.integers(1, 4, 6),
-        boundaries=rng.integers(0, 2, size).astype(np.uint8) if rng.integers(2) else None,
-        n_max=int(rng.integers(2, 6)),
-        alpha_pcs=float(rng.choice([1.1, 0.5, 0.2])),
-        conditional=bool(rng.integers(2)),
-        budget=30,
-    )
-    native, reference = (backend.merge_search(asked) for backend in BACKENDS)
-    assert_equal_results(native, reference)
+    native, slow = (rounded(backend.merge_search(asked)) for backend in BACKENDS)
+    assert native == slow
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -119,19 +93,23 @@ class TestWorkedExamples:
         merges = backend.merge_search(request(samples)).merges
         assert [m.ids for m in merges[:3]] == [(0, 6, 0), (1, 6), (6, 1)]
 
-    def test_a_run_is_counted_without_overlaps(self, backend):
-        merges = backend.merge_search(request([[6] * 7], n_max=2)).merges
-        assert [(m.ids, m.frequency, m.tokens) for m in merges] == [((6, 6), 3, 4)]
+    @pytest.mark.parametrize(
+        ("length", "found"), [(7, [((6, 6), 3, 4)]), (8, [((6, 6), 4, 4), ((8, 8), 2, 2)])]
+    )
+    def test_a_run_is_counted_without_overlaps_and_new_tokens_merge(self, backend, length, found):
+        merges = backend.merge_search(request([[6] * length], n_max=2)).merges
+        assert [(m.ids, m.frequency, m.tokens) for m in merges] == found
 
-    def test_a_merge_can_hold_an_earlier_new_token(self, backend):
-        merges = backend.merge_search(request([[6] * 8], n_max=2)).merges
-        assert [m.ids for m in merges] == [(6, 6), (8, 8)]
-
-    def test_ngrams_never_cross_samples(self, backend):
-        assert backend.merge_search(request([[0], [6], [0], [6]])).merges == ()
-
-    def test_no_ngram_holds_a_special_token_or_one_without_a_string(self, backend):
-        assert backend.merge_search(request([[6, 7, 6, 7, 6, 5, 6, 5]])).merges == ()
+    @pytest.mark.parametrize(
+        "samples",
+        [
+            pytest.param([[0], [6], [0], [6]], id="across samples"),
+            pytest.param([[6, 7, 6, 7, 6, 5, 6, 5]], id="with a special token or no string"),
+            pytest.param([[0, 1]] * 9, id="a spelling of a base token"),
+        ],
+    )
+    def test_these_ngrams_are_no_candidates(self, backend, samples):
+        assert backend.merge_search(request(samples)).merges == ()
 
     def test_weights_count_as_repetitions(self, backend):
         once = backend.merge_search(request([[0, 6], [1, 6]], weights=[3, 2]))
@@ -139,17 +117,12 @@ class TestWorkedExamples:
         assert once.merges == repeated.merges
         assert once.tokens_before == repeated.tokens_before == 10
 
-    def test_a_spelling_of_a_base_token_is_passed_over(self, backend):
-        assert backend.merge_search(request([[0, 1]] * 9)).merges == ()
-
     def test_a_second_spelling_reuses_the_token_and_costs_no_budget(self, backend):
         # "aba" is spelled (0, 3) eight times and (2, 0) five times; then "abac" stands six times.
         samples = [[0, 3]] * 5 + [[0, 3, 6]] * 3 + [[2, 0]] * 2 + [[2, 0, 6]] * 3
         result = backend.merge_search(request(samples, n_max=2, budget=2))
-        assert [m.string for m in result.merges] == [b"aba", b"abac"]
+        assert [(m.string, m.frequency) for m in result.merges] == [(b"aba", 8), (b"abac", 6)]
         assert [(a.ids, a.new_id, a.after) for a in result.aliases] == [((2, 0), 8, 1)]
-        assert len(result.aliases) == 1
-        assert result.merges[1].frequency == 6
 
     def test_pcs_is_the_share_of_tokens_that_extend_the_last_one(self, backend):
         # (6, 0) ends in "a"; tokens 2 "ab" and 4 "aa" extend it: 3 of 12 tokens.
@@ -168,19 +141,16 @@ class TestWorkedExamples:
     def test_only_whole_pretokens_or_pairs_inside_one_are_merged(self, backend):
         # "c|ac|" twice: pairs (6, 0) and triples would begin whole and end inside, or begin inside.
         flags = np.array([1, 1, 0] * 2, np.uint8)
-        asked = request([[6, 0, 6]] * 2, boundaries=flags)
-        merges = backend.merge_search(asked).merges
-        assert [m.ids for m in merges] == [(6, 0, 6)]
-        assert merges[0].inner == 0
+        (merge,) = backend.merge_search(request([[6, 0, 6]] * 2, boundaries=flags)).merges
+        assert (merge.ids, merge.inner) == ((6, 0, 6), 0)
         inside = request([[0, 6, 1]] * 2, boundaries=np.array([1, 0, 0] * 2, np.uint8), n_max=2)
         pair = backend.merge_search(inside).merges[0]
         assert (pair.ids, pair.inner) == ((0, 6), 2)
 
-    def test_the_search_ends_before_a_merge_that_saves_too_little(self, backend):
+    @pytest.mark.parametrize(("least", "found"), [(0, 2), (3, 2), (4, 1), (6, 0)])
+    def test_the_search_ends_before_a_merge_that_saves_too_little(self, backend, least, found):
         samples = [[0, 6]] * 5 + [[1, 6]] * 3
-        for least, found in ((0, 2), (3, 2), (4, 1), (6, 0)):
-            result = backend.merge_search(request(samples, min_reward=least))
-            assert len(result.merges) == found
+        assert len(backend.merge_search(request(samples, min_reward=least)).merges) == found
 
     def test_banned_strings_are_skipped_and_admit_is_asked_once(self, backend):
         asked: list[bytes] = []
@@ -199,14 +169,12 @@ class TestWorkedExamples:
         assert result.h2_before == pytest.approx(-math.log2(12 / 36))
         assert (result.merges[0].h2, result.merges[0].h1) == pytest.approx((1.0, 1.0))
 
-    def test_an_entropy_of_nothing_has_no_sign(self, backend):
-        result = backend.merge_search(request([[0], [0]], budget=1))
-        found = (result.h2_before, result.h1_before)
-        assert [math.copysign(1, entropy) for entropy in found] == [1, 1]
-
-    def test_an_empty_corpus_has_no_merges(self, backend):
-        result = backend.merge_search(request([[]]))
-        assert (result.merges, result.tokens_before, result.h2_before) == ((), 0, 0.0)
+    @pytest.mark.parametrize(("samples", "tokens"), [([[0], [0]], 2), ([[]], 0)])
+    def test_nothing_to_merge_leaves_entropies_of_0_without_a_sign(self, backend, samples, tokens):
+        result = backend.merge_search(request(samples))
+        assert (result.merges, result.tokens_before) == ((), tokens)
+        for entropy in (result.h2_before, result.h1_before):
+            assert (entropy, math.copysign(1, entropy)) == (0.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -235,26 +203,15 @@ def test_malformed_requests_are_refused(changes, message):
 def test_progress_reports_the_end_and_its_exception_ends_the_search():
     rng = np.random.default_rng(0)
     asked = request([rng.integers(0, 2, 3000).tolist()], budget=50)
-    calls: list[tuple[str, int, int]] = []
-    result = BACKENDS[0].merge_search(asked, lambda *call: calls.append(call))
-    assert calls[-1] == ("merge search", len(result.merges), len(result.merges))
-
-    def stop(description, done, total):
-        raise RuntimeError("stop")
-
+    progress = Mock()
+    found = len(backend.merge_search(asked, progress).merges)
+    assert progress.call_args.args == ("merge search", found, found)
     with pytest.raises(RuntimeError, match="stop"):
-        BACKENDS[0].merge_search(asked, stop)
+        backend.merge_search(asked, Mock(side_effect=RuntimeError("stop")))
 
 
-def test_an_interrupt_ends_the_native_search():
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        pytest.skip("started in the background: SIGINT is ignored")
-    calls: list[int] = []
-
-    def interrupt(description, done, total):
-        calls.append(done)
-        signal.raise_signal(signal.SIGINT)
-
+def test_an_interrupt_ends_the_native_search(heard):
+    interrupt = Mock(side_effect=lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        BACKENDS[0].merge_search(request([[0, 1] * 100]), interrupt)
-    assert len(calls) == 1
+        backend.merge_search(request([[0, 1] * 100]), interrupt)
+    interrupt.assert_called_once()

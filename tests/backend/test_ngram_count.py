@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tasc import backend
 from tasc.backend import counts as native_counts
 from tasc.errors import InputError
+from tasc.tokenizer.loaded import Encoded
 from tests.backend import reference_counts as reference
 
-BACKENDS = [backend, reference]
 LARGEST_ID = 2**31 - 2
 IDS = st.sampled_from([0, 1, 2, 3, 150_000, LARGEST_ID])
 SAMPLES = st.lists(st.tuples(st.lists(IDS, max_size=30), st.integers(1, 5)), max_size=8)
@@ -22,9 +22,8 @@ TEXTS = st.lists(
 
 
 def corpus(samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    tokens = np.array([t for ids, _ in samples for t in ids], np.int32)
-    offsets = np.cumsum([0, *(len(ids) for ids, _ in samples)]).astype(np.int64)
-    return tokens, offsets, np.array([weight for _, weight in samples], np.int64)
+    encoded = Encoded.of([ids for ids, _ in samples])
+    return encoded.tokens, encoded.offsets, np.array([weight for _, weight in samples], np.int64)
 
 
 def plain(counts):
@@ -41,72 +40,68 @@ quick = settings(
 
 @quick
 @given(SAMPLES, st.integers(0, 8), st.integers(0, 4))
-def test_native_and_reference_agree_on_files_and_distributions(tmp_path, samples, cut, top):
-    native, reference = BACKENDS
-    for part, rows in (("a", samples[:cut]), ("b", samples[cut:])):
-        native.write_counts(*corpus(rows), tmp_path / part)
-        reference.write_counts(*corpus(rows), tmp_path / f"{part}-slow")
-        assert (tmp_path / part).read_bytes() == (tmp_path / f"{part}-slow").read_bytes()
-    parts = [tmp_path / "a", tmp_path / "b"]
-    found = plain(native.merge_counts(parts, top))
-    assert found == plain(reference.merge_counts(parts, top))
-    # Counting is mergeable: in whatever parts, in whatever order.
-    native.write_counts(*corpus(samples), tmp_path / "whole")
-    assert found == plain(native.merge_counts([tmp_path / "whole"], top))
-    assert found == plain(native.merge_counts(parts[::-1], top))
+def test_counts_are_those_of_the_definition_in_whatever_parts(tmp_path, samples, cut, top):
+    for name, part in (("a", samples[:cut]), ("b", samples[cut:]), ("whole", samples)):
+        backend.write_counts(*corpus(part), tmp_path / name)
+    expected = plain(reference.count(samples, top))
+    for names in ("a", "b"), ("b", "a"), ("whole",):
+        assert plain(backend.merge_counts([tmp_path / name for name in names], top)) == expected
+
+
+def test_a_run_has_the_words_that_its_docstring_describes(tmp_path):
+    backend.write_counts(*corpus([([0, 1, 2], 1), ([0, 1], 2)]), tmp_path / "run")
+    new, counted = 1 << 63, 1 << 31
+    expected = [
+        *(new | counted, 1 << 32 | 2, 2),  # the ids 0 1, twice
+        3 << 32,  # 0 1 2, with the same first word
+        *(new | counted, 2 << 32, 2),  # 1, twice
+        *(new, 2 << 32 | 3),  # 1 2
+        *(new, 3 << 32),  # 2
+    ]
+    assert np.fromfile(tmp_path / "run", "<u8").tolist() == expected
 
 
 @pytest.mark.parametrize("most", [2, 3, 4, 7, 8])
 def test_more_runs_than_files_may_be_open_are_merged_all_the_same(tmp_path, monkeypatch, most):
-    native, reference = BACKENDS
     paths = [tmp_path / str(part) for part in range(8)]
-    for part, path in enumerate(paths):
-        native.write_counts(*corpus([([1, part % 3, 2, part], 1 + part)]), path)
+    samples = [([1, part % 3, 2, part], 1 + part) for part in range(8)]
+    for sample, path in zip(samples, paths, strict=True):
+        backend.write_counts(*corpus([sample]), path)
     monkeypatch.setattr(native_counts, "_OPEN_FILES", most)
-    assert plain(native.merge_counts(paths, 9)) == plain(reference.merge_counts(paths, 9))
+    assert plain(backend.merge_counts(paths, 9)) == plain(reference.count(samples, 9))
+
+
+def assert_counted(counter, words, top):
+    """Finish a counter: it has counted these words."""
+    found = backend.merge_counts(counter.finish(), top)
+    assert plain(found) == plain(reference.count_words(words, top))
+    assert [counter.word(i) for i in found.ids] == list(dict.fromkeys(words))
 
 
 @quick
 @given(TEXTS, st.integers(4, 9))
 def test_words_agree_with_split_whatever_the_batch(tmp_path, texts, batch):
-    native, reference = (b.WordCounter(tmp_path / f"w{i}", batch) for i, b in enumerate(BACKENDS))
-    assert (
-        native.add_texts(texts) == reference.add_texts(texts) == sum(len(t.split()) for t in texts)
-    )
-    assert native.add_words(["a b", "é"]) == reference.add_words(["a b", "é"]) == 2
-    found = [
-        b.merge_counts(c.finish(), 5) for b, c in zip(BACKENDS, (native, reference), strict=True)
-    ]
-    assert plain(found[0]) == plain(found[1])
-    assert [native.word(i) for i in found[0].ids] == [reference.word(i) for i in found[0].ids]
+    counter, words = backend.WordCounter(tmp_path / "w", batch), " ".join(texts).split()
+    assert counter.add_texts(texts) == len(words)
+    assert counter.add_words(["a b", "é"]) == 2
+    assert_counted(counter, [*words, "a b", "é"], 5)
 
 
 @quick
 @given(st.lists(TEXTS, max_size=6), st.integers(4, 9))
 def test_parts_of_a_text_counted_apart_are_the_text(tmp_path, parts, batch):
-    native = BACKENDS[0]
-    merged, texts = native.WordCounter(tmp_path / "merged", batch), []
-    for i, some in enumerate(parts):
-        counters = [b.WordCounter(tmp_path / f"p{i}-{j}", batch) for j, b in enumerate(BACKENDS)]
-        left = []
-        for counter in counters:
-            counter.add_texts(some)
-            left.append(counter.leave())
-        for name in ("letters", "ends", "first", "last"):
-            assert np.array_equal(*(getattr(one, name) for one in left))
-        merged.take(left[i % 2])
-        texts += some
+    merged = backend.WordCounter(tmp_path / "merged", batch)
+    for i, texts in enumerate(parts):
+        counter = backend.WordCounter(tmp_path / f"part-{i}", batch)
+        counter.add_texts(texts)
+        merged.take(counter.leave())
     merged.add_words(["a", "the end"])
-    whole = reference.WordCounter(tmp_path / "whole")
-    whole.add_texts(texts)
-    whole.add_words(["a", "the end"])
-    found = native.merge_counts(merged.finish(), 9)
-    assert plain(found) == plain(reference.merge_counts(whole.finish(), 9))
-    assert [merged.word(i) for i in found.ids] == [whole.word(i) for i in found.ids]
+    words = [word for texts in parts for text in texts for word in text.split()]
+    assert_counted(merged, [*words, "a", "the end"], 9)
 
 
 def test_counted_words_that_do_not_fit_together_are_refused(tmp_path):
-    counter = BACKENDS[0].WordCounter(tmp_path / "w", 4)
+    counter = backend.WordCounter(tmp_path / "w", 4)
     counter.add_texts(["a b c d e a b"])
     left = counter.leave()
     for wrong in (
@@ -115,76 +110,56 @@ def test_counted_words_that_do_not_fit_together_are_refused(tmp_path):
         {"ends": left.ends[:2]},
         {"first": left.first + np.int32(9)},
         {"last": left.last[:1]},
+        {"letters": left.letters[:3], "ends": left.ends[:3], "last": left.first},
     ):
         with pytest.raises(InputError, match="not what was written"):
-            BACKENDS[0].WordCounter(tmp_path / "x").take(replace(left, **wrong))
-    fewer = replace(left, letters=left.letters[:3], ends=left.ends[:3], last=left.first)
-    with pytest.raises(InputError, match="not what was written"):
-        BACKENDS[0].WordCounter(tmp_path / "x").take(fewer)
+            backend.WordCounter(tmp_path / "x").take(replace(left, **wrong))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_counts_are_weighted_and_never_cross_samples(backend, tmp_path):
+def test_counts_are_weighted_and_never_cross_samples(tmp_path):
     samples = [([5, LARGEST_ID, 5], 1), ([1, 1, 1], 3), ([], 2), ([5, 0], 1)]
     backend.write_counts(*corpus(samples), tmp_path / "run")
-    found = backend.merge_counts([tmp_path / "run"], 9)
-    pairs = found.spectra[1]
-    assert pairs.top_ids.tolist() == [[1, 1], [5, 0], [5, LARGEST_ID], [LARGEST_ID, 5]]
-    assert pairs.top_counts.tolist() == [6, 1, 1, 1]
-    assert (pairs.counts.tolist(), pairs.times.tolist()) == ([6, 1], [1, 3])
-    assert (pairs.total, pairs.distinct) == (9, 4)
-    assert (found.ids.tolist(), found.counts.tolist()) == ([0, 1, 5, LARGEST_ID], [1, 9, 3, 1])
-    assert found.spectra[3].total == 0
-
-
-def test_more_runs_than_files_may_be_open(tmp_path):
-    native = BACKENDS[0]
-    rng = np.random.default_rng(3)
-    samples = [(rng.integers(0, 50, 20).tolist(), 1) for _ in range(400)]
-    paths = [tmp_path / f"{i}" for i in range(400)]
-    for sample, path in zip(samples, paths, strict=True):
-        native.write_counts(*corpus([sample]), path)
-    native.write_counts(*corpus(samples), tmp_path / "whole")
-    assert plain(native.merge_counts(paths, 3)) == plain(
-        native.merge_counts([tmp_path / "whole"], 3)
-    )
+    for found in (backend.merge_counts([tmp_path / "run"], 9), reference.count(samples, 9)):
+        pairs = found.spectra[1]
+        assert pairs.top_ids.tolist() == [[1, 1], [5, 0], [5, LARGEST_ID], [LARGEST_ID, 5]]
+        assert pairs.top_counts.tolist() == [6, 1, 1, 1]
+        assert (pairs.counts.tolist(), pairs.times.tolist()) == ([6, 1], [1, 3])
+        assert (pairs.total, pairs.distinct) == (9, 4)
+        assert (found.ids.tolist(), found.counts.tolist()) == ([0, 1, 5, LARGEST_ID], [1, 9, 3, 1])
+        assert found.spectra[3].total == 0
 
 
 def test_malformed_arrays_are_refused(tmp_path):
     tokens, offsets, weights = corpus([([1, 2, 3], 1)])
-    with pytest.raises(InputError, match="offsets must run from 0 to the number of tokens, 3"):
-        backend.write_counts(tokens, offsets[:1], weights, tmp_path / "x")
-    with pytest.raises(InputError, match=r"must be from 0 to .* got -1"):
-        backend.write_counts(-tokens, offsets, weights, tmp_path / "x")
-    with pytest.raises(InputError, match=r"must be from 0 to .* got 2147483647"):
-        backend.write_counts(tokens + np.int32(LARGEST_ID - 2), offsets, weights, tmp_path / "x")
-    with pytest.raises(InputError, match="one entry a sample"):
-        backend.write_counts(tokens, offsets, weights[:0], tmp_path / "x")
+    for ids, ends, times, message in (
+        (tokens, offsets[:1], weights, "offsets must run from 0 to the number of tokens, 3"),
+        (-tokens, offsets, weights, r"must be from 0 to .* got -1"),
+        (tokens + np.int32(LARGEST_ID - 2), offsets, weights, "from 0 to .* got 2147483647"),
+        (tokens, offsets, weights[:0], "one entry a sample"),
+    ):
+        with pytest.raises(InputError, match=message):
+            backend.write_counts(ids, ends, times, tmp_path / "x")
 
 
 def test_a_run_that_was_cut_within_a_record_is_refused(tmp_path):
-    native = BACKENDS[0]
-    native.write_counts(*corpus([([1, 2, 3, 4, 5, 6, 7], 2)]), tmp_path / "x")
+    backend.write_counts(*corpus([([1, 2, 3, 4, 5, 6, 7], 2)]), tmp_path / "x")
     whole = (tmp_path / "x").read_bytes()
     for words in (1, 2):
         (tmp_path / "x").write_bytes(whole[: -8 * words])
         with pytest.raises(InputError, match="cannot be read"):
-            native.merge_counts([tmp_path / "x"])
+            backend.merge_counts([tmp_path / "x"])
 
 
 def test_words_of_zeros_and_of_eight_bytes_are_told_apart(tmp_path):
     words = ["a", "a\0", "a\0\0", "\0", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghj"]
     words += ["abcdefgh" * 2, "abcdefgh" * 2 + "\0", "é" * 4, "é" * 5, "abcdefg", "abcdef"]
-    counter = BACKENDS[0].WordCounter(tmp_path / "w")
+    counter = backend.WordCounter(tmp_path / "w")
     assert counter.add_texts([" ".join(words), "\n".join(reversed(words))]) == 2 * len(words)
-    found = BACKENDS[0].merge_counts(counter.finish())
-    assert sorted(counter.word(i) for i in found.ids) == sorted(words)
-    assert set(found.counts.tolist()) == {2}
+    assert_counted(counter, [*words, *reversed(words)], 9)
 
 
 def test_a_scratch_file_that_cannot_be_used_is_named(tmp_path):
-    native = BACKENDS[0]
     with pytest.raises(InputError, match="cannot be written: free some space, or set TMPDIR"):
-        native.write_counts(*corpus([([1], 1)]), tmp_path / "none" / "run")
+        backend.write_counts(*corpus([([1], 1)]), tmp_path / "none" / "run")
     with pytest.raises(InputError, match="cannot be read"):
-        native.merge_counts([tmp_path / "none"])
+        backend.merge_counts([tmp_path / "none"])

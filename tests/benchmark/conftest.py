@@ -2,11 +2,21 @@ import json
 
 import pytest
 
-from tests.benchmark import loads
+from tests.benchmark.tasks import ROWS, write_task
 
 
 @pytest.fixture
 def task(tmp_path):
-    path = tmp_path / "test.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in loads.ROWS))
-    return tmp_path
+    return write_task(tmp_path, test=ROWS)
+
+
+@pytest.fixture
+def save(tmp_path):
+    """A function that saves results as ``NAME/results.json`` and returns the folder."""
+
+    def save(name, results):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "results.json").write_text(json.dumps(results.to_dict()))
+        return str(tmp_path / name)
+
+    return save

@@ -12,30 +12,18 @@ from typing import Any
 
 @dataclass
 class Behaviour:
-    """How a server answers.
-
-    Attributes:
-        text: of the answer to a prompt.
-        wait: seconds before the answer.
-        fails: whether a request, by its number, is answered with ``failure``.
-        drops: whether the connection is dropped within the answer to a request.
-        chat: the reply to a chat, by its messages.
-        raw: the body of an answer, by the number of the request, instead of all this.
-        headers_sent: more headers of an answer.
-        redirect: where to, instead of an answer.
-        seen: the bodies and headers of all requests.
-    """
+    """How a server answers, and what it was sent."""
 
     text: Callable[[str], str] = lambda prompt: f"answer to {prompt.strip()}"
-    wait: float = 0.0
-    fails: Callable[[int], bool] = lambda number: False
+    wait: float = 0.0  # seconds before the answer
+    fails: Callable[[int], bool] = lambda number: False  # requests answered with ``failure``
     failure: int = 500
-    drops: Callable[[int], bool] = lambda number: False
+    drops: Callable[[int], bool] = lambda number: False  # requests answered in part
     chat: Callable[[list[dict[str, str]]], Any] = lambda messages: "no reply"
-    raw: Callable[[int], bytes | None] = lambda number: None
+    raw: Callable[[int], bytes | None] = lambda number: None  # the body, instead of all this
     headers_sent: dict[str, str] = field(default_factory=dict)
-    redirect: str = ""
-    seen: list[dict[str, Any]] = field(default_factory=list)
+    redirect: str = ""  # where to, instead of an answer
+    seen: list[dict[str, Any]] = field(default_factory=list)  # the bodies of all requests
     headers: list[dict[str, str]] = field(default_factory=list)
     most: int = 0  # requests in flight
     busy: int = 0
@@ -46,7 +34,7 @@ class Behaviour:
 def serving(behaviour: Behaviour) -> Iterator[str]:
     """Serve until the block ends; yields the URL of the API."""
     handler = type("Handler", (_Handler,), {"behaviour": behaviour})
-    server = _Server(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -57,7 +45,9 @@ def serving(behaviour: Behaviour) -> Iterator[str]:
         thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
+    """A server whose threads end with its process."""
+
     request_queue_size = 128
     daemon_threads = True
 
@@ -98,8 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reply(told.failure, b'{"error": {"message": "out of \x1b[31mmemory"}}')
         time.sleep(told.wait)
         if self.path.endswith("/chat/completions"):
-            message = {"role": "assistant", "content": told.chat(body["messages"])}
-            return self._reply(200, json.dumps({"choices": [{"message": message}]}).encode())
+            return self._reply(200, completion(told.chat(body["messages"]), 1, chat=True))
         raw = told.raw(number)
         if raw is None:
             raw = completion(told.text(body["prompt"]))
@@ -116,7 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body[:10] if cut else body)
 
 
-def completion(text: Any, tokens: Any = None) -> bytes:
-    """Return the body of a completion; a token per word unless told otherwise."""
+def completion(text: Any, tokens: Any = None, *, chat: bool = False) -> bytes:
+    """Return the body of an answer; a token per word unless told otherwise."""
     usage = {"completion_tokens": len(text.split(" ")) if tokens is None else tokens}
-    return json.dumps({"choices": [{"text": text, "index": 0}], "usage": usage}).encode()
+    choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+    return json.dumps({"choices": [choice | {"index": 0}], "usage": usage}).encode()

@@ -17,11 +17,9 @@ from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tests.cli import done, tasc
+from tests.benchmark.tasks import Row, intents, write_task
+from tests.cli import done, printed
 from tests.options import AnalyzeOptions
-
-Row = dict[str, str]
-WORDS = ["alarm_set", "play_music", "weather_query", "time: nine", "genre: jazz", "date: today"]
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +27,8 @@ def tokenizer(base: Path) -> LoadedTokenizer:
     return load_tokenizer(str(base))
 
 
-def write(folder: Path, **splits: list[Row]) -> Path:
-    folder.mkdir()
-    for split, rows in splits.items():
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{split}.jsonl").write_text(text)
-    return folder
+def analysed(task: Path, tokenizer: LoadedTokenizer) -> Analysis:
+    return analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
 
 
 def drafts_of(analysis: Analysis, tokenizer: LoadedTokenizer) -> Search:
@@ -42,12 +36,6 @@ def drafts_of(analysis: Analysis, tokenizer: LoadedTokenizer) -> Search:
     simulations = simulations_of(analysis, None, tokenizer)
     assert simulations
     return search(simulations, Setting(), {})
-
-
-def intents(count: int, seed: int = 0) -> list[Row]:
-    rng = np.random.default_rng(seed)
-    outputs = ["intent: " + ", ".join(rng.choice(WORDS, 4)) for _ in range(count)]
-    return [{"input": f"say {i}", "output": output} for i, output in enumerate(outputs)]
 
 
 def copies(count: int) -> list[Row]:
@@ -62,11 +50,10 @@ def copies(count: int) -> list[Row]:
 
 
 def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, base):
-    task = write(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
+    task = write_task(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
     run = ("--tokenizer", base)
     plain = done(capsys, "analyze", task, *run, "--output", tmp_path / "plain")
-    code, out, err = tasc(capsys, "analyze", task, *run, "--grid", "--output", tmp_path / "grid")
-    assert code == 0, err
+    out = printed(capsys, "analyze", task, *run, "--grid", "--output", tmp_path / "grid")
     grid = json.loads((tmp_path / "grid" / "analysis.json").read_text())
     tuned = done(capsys, "tune", task, *run, "--output", tmp_path / "tuned")
     bench = done(
@@ -84,10 +71,8 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, bas
     assert number(plain["drafting"]["default"]) == number(grid["drafting"]["default"]) == default
     assert number(tuned["default"]) == default
     assert plain["drafting"]["default"]["steps_per_output"] == predicted["steps_per_output"]
-    assert (
-        f"tasc-spec:budget=12 commits {default[1]:.2f} tokens per step"
-        in plain["verdict"]["reasons"][1]
-    )
+    said = f"tasc-spec:budget=12 commits {default[1]:.2f} tokens per step"
+    assert said in plain["verdict"]["reasons"][1]
 
     trials = {number(trial)[0]: number(trial) for trial in grid["drafting"]["trials"]}
     assert {number(trial)[0]: number(trial) for trial in tuned["trials"]}.items() <= trials.items()
@@ -100,7 +85,7 @@ def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, bas
 
 
 def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, base):
-    task = write(tmp_path / "task", train=copies(120))
+    task = write_task(tmp_path / "task", train=copies(120))
     options = ("analyze", task, "--tokenizer", base, "--budget", 50)
     found = done(capsys, *options, "--output", tmp_path / "a")
     assert found["verdict"]["choice"] == "TASC-spec"
@@ -112,19 +97,17 @@ def test_a_copying_task_is_one_for_drafts(capsys, tmp_path, base):
 @pytest.mark.parametrize(("rows", "seen"), [(1, "1 output,"), (2, "2 outputs,")])
 @pytest.mark.parametrize("options", [(), ("--grid",)])
 def test_two_samples_are_too_little_data(capsys, tmp_path, base, rows, seen, options):
-    task = write(tmp_path / "task", train=copies(rows))
+    task = write_task(tmp_path / "task", train=copies(rows))
     run = ("analyze", task, "--tokenizer", base, *options)
     found = done(capsys, *run, "--output", tmp_path / "a")
     assert found["verdict"]["choice"] == "too little data"
     assert f"Too little data to decide: {seen}" in found["verdict"]["reasons"][0]
-    code, out, _ = tasc(capsys, *run, "--output", tmp_path / "b")
-    assert code == 0
-    assert "Verdict: too little data" in out
+    assert "Verdict: too little data" in printed(capsys, *run, "--output", tmp_path / "b")
 
 
 def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
-    task = write(tmp_path / "task", train=copies(20))
-    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
+    task = write_task(tmp_path / "task", train=copies(20))
+    analysis = analysed(task, tokenizer)
     found = drafts_of(analysis, tokenizer)
     assert (found.best.samples, found.corpus_outputs) == (10, 10)
     assert decide(analysis.report, found.best).choice == "TASC-spec"
@@ -133,15 +116,14 @@ def test_few_outputs_hold_enough_out_to_be_judged(tmp_path, tokenizer):
 def test_what_is_held_out_is_not_known_to_the_drafts(tmp_path, tokenizer):
     """Outputs that never recur and do not stand in their prompts cannot be drafted."""
     rows = [row | {"input": "say"} for row in copies(120)]
-    task = write(tmp_path / "task", train=rows)
-    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
+    analysis = analysed(write_task(tmp_path / "task", train=rows), tokenizer)
     found = drafts_of(analysis, tokenizer)
     assert found.best.tokens_per_step < 1.5
     assert decide(analysis.report, found.best).choice == "neither"
 
 
 def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
-    task = write(tmp_path / "task", train=[*copies(700), *intents(900)])
+    task = write_task(tmp_path / "task", train=[*copies(700), *intents(900)])
     source = Source(str(task), template="{input} =\n")
     found = []
     for data in (load(source, "train"), open_stream(source, "train")):
@@ -156,8 +138,8 @@ def test_a_stream_is_judged_like_a_corpus_in_memory(tmp_path, tokenizer):
 
 
 def test_a_corpus_beyond_measure_is_drafted_from_in_part(tmp_path, tokenizer, monkeypatch):
-    task = write(tmp_path / "task", train=intents(20) * 30)
-    analysis = analyze(load(Source(str(task)), "train"), tokenizer, AnalyzeOptions(new_tokens=(0,)))
+    task = write_task(tmp_path / "task", train=intents(20) * 30)
+    analysis = analysed(task, tokenizer)
     text = sum(len(row["output"]) for row in intents(20)) * 30
     monkeypatch.setattr("tasc.benchmark.forecast.advise.SAMPLE", text // 4)
     found = drafts_of(analysis, tokenizer)
@@ -170,7 +152,7 @@ def test_the_verdict_on_words_does_not_depend_on_the_order_of_samples(tmp_path, 
     rows = [{"input": f"say {n}", "output": f"kind: {n % kinds}"} for n in range(60)]
     found = set()
     for number, key in enumerate((None, lambda row: row["output"], lambda row: row["input"][::-1])):
-        task = write(tmp_path / str(number), train=sorted(rows, key=key) if key else rows)
+        task = write_task(tmp_path / str(number), train=sorted(rows, key=key) if key else rows)
         report = analyze(load(Source(str(task)), "train"), None, AnalyzeOptions()).report
         found.add(decide(report))
     (verdict,) = found

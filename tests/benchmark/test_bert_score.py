@@ -94,19 +94,16 @@ def test_a_bench_takes_it_and_a_folder_that_cannot_be_read_is_one_line(model, tm
 
     name = f"bert_score:model={model}"
     assert asked(name).metrics == (name,)
-    for wrong, why in (
-        ("bert_score", "bert_score:model=DIR"),
-        ("bert_score:", "give the folder"),
-        (f"{name},layer=x", "give the folder"),
-        (f"bert_score:layer=1,model={model}", "give the folder"),
-        (f"{name},layer=4", "has 3 layers, not 4"),
-        (
-            f"bert_score:model={tmp_path}/none",
-            "no such folder: bert_score does not download models",
-        ),
-        ("bert_score:model=roberta-large", "no such folder"),
-        ("exact_match:model=x", "unknown metric 'exact_match:model=x'"),
-    ):
+    for wrong, why in {
+        "bert_score": "bert_score:model=DIR",
+        "bert_score:": "give the folder",
+        f"{name},layer=x": "give the folder",
+        f"bert_score:layer=1,model={model}": "give the folder",
+        f"{name},layer=4": "has 3 layers, not 4",
+        f"bert_score:model={tmp_path}/none": "folder: bert_score does not download models",
+        "bert_score:model=roberta-large": "no such folder",
+        "exact_match:model=x": "unknown metric 'exact_match:model=x'",
+    }.items():
         with pytest.raises(InputError, match=why):
             asked(wrong)
     (model / "model.safetensors").rename(model / "pytorch_model.bin")

@@ -60,9 +60,9 @@ def test_outputs_are_labels_with_probabilities_and_are_not_compared(capsys, task
 
 
 def test_a_bench_of_choices_alone_has_no_reference(capsys, task):
+    given = ("--method", "choices", "--choices", "output", "--metric", "exact_match")
     code, out, err = tasc(
-        *(capsys, "bench", "task.yaml", "--model", "base", "--method", "choices"),
-        *("--choices", "output", "--metric", "exact_match", "--output", "out"),
+        capsys, "bench", "task.yaml", "--model", "base", *given, "--output", "out"
     )
     assert (code, "NOT LOSSLESS" in err + out) == (0, False)
     assert "outputs of their own, not compared (–)" in out
@@ -71,20 +71,19 @@ def test_a_bench_of_choices_alone_has_no_reference(capsys, task):
 
 def test_the_calibration_error_is_that_of_the_paper():
     """Bins of 0.1: two outputs in one, half of them right; one alone; one sure and right."""
-    made = [(0.61, "a"), (0.69, "b"), (0.25, "a"), (1.0, "a")]
-    outputs = [
-        Output(text=text, tokens=1, steps=1, ms=(1.0,), probability=probability)
-        for probability, text in made
-    ]
+
+    def error(made):
+        outputs = [
+            Output(text=text, tokens=1, steps=1, ms=(1.0,), probability=p) for p, text in made
+        ]
+        return calibration_error(outputs, ["a"] * len(outputs))
+
     expected = (2 * abs(0.65 - 0.5) + abs(0.25 - 1) + 0) / 4
-    assert calibration_error(outputs, ["a"] * 4) == pytest.approx(expected)
+    made = [(0.61, "a"), (0.69, "b"), (0.25, "a"), (1.0, "a")]
+    assert error(made) == pytest.approx(expected)
     rng = np.random.default_rng(0)
-    sure = rng.random(4000)
-    calibrated = [
-        Output(text="a" if rng.random() < p else "b", tokens=1, steps=1, ms=(1.0,), probability=p)
-        for p in sure.tolist()
-    ]
-    assert calibration_error(calibrated, ["a"] * 4000) < 0.03
+    calibrated = [(p, "a" if rng.random() < p else "b") for p in rng.random(4000).tolist()]
+    assert error(calibrated) < 0.03
 
 
 def test_labels_come_from_a_file_or_a_column(task):

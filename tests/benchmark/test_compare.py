@@ -30,15 +30,11 @@ def bench(wrong=range(0), factor=1.0, seed=1, model="m", **changes):
 
 
 @pytest.fixture
-def compared(tmp_path):
+def compared(save):
     """Compare two results, saved."""
 
     def compare(old, new, **options):
-        for name, results in (("old", old), ("new", new)):
-            (tmp_path / name).mkdir(exist_ok=True)
-            text = json.dumps(results.to_dict())
-            (tmp_path / name / "results.json").write_text(text)
-        paths = {name: str(tmp_path / name) for name in ("old", "new")}
+        paths = {"old": save("old", old), "new": save("new", new)}
         return compare_results(CompareOptions(**paths | options))
 
     return compare
@@ -77,9 +73,8 @@ def test_every_pair_of_models_is_compared_on_the_same_samples():
 def test_a_bench_against_itself_is_no_regression(compared):
     found = compared(bench(), bench())
     assert worse(found) == []
-    assert [change.what for change in found.changes] == [
-        "exact_match", "micro_f1", "steps", "speed"
-    ]  # fmt: skip
+    figures = [change.what for change in found.changes]
+    assert figures == ["exact_match", "micro_f1", "steps", "speed"]
     assert found.confidence == pytest.approx(1 - 0.05 / 4)
     assert all(change.verdict == "within the noise" for change in found.changes)
 

@@ -17,15 +17,13 @@ REFERENCES = tuple(f"r{i}" for i in range(12))
 
 
 @pytest.fixture
-def save(tmp_path):
-    def save(name, *cells, **changes):
-        made = make_results(*cells, references=REFERENCES, **changes)
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "results.json").write_text(json.dumps(made.to_dict()))
-        return str(folder)
+def bench(save):
+    """A function that saves a bench with these cells."""
 
-    return save
+    def made(name, *cells, **changes):
+        return save(name, make_results(*cells, references=REFERENCES, **changes))
+
+    return made
 
 
 def joined(*runs: str) -> JoinedResults:
@@ -39,9 +37,9 @@ def model(name, right, ms, **changes):
     return said(name, texts, [ms] * len(REFERENCES), **changes)
 
 
-def test_models_of_different_runs_are_tested_as_those_of_one(save):
+def test_models_of_different_runs_are_tested_as_those_of_one(bench):
     cells = model("a", 12, 2.0), model("b", 3, 4.0), model("c", 7, 1.0)
-    first, second = save("first", *cells[:2]), save("second", cells[2])
+    first, second = bench("first", *cells[:2]), bench("second", cells[2])
     found = joined(first, second)
     rows = [(run.label, c.model, speedup) for run in found.runs for c, speedup, _ in run.rows()]
     assert rows == [("first", "a", 1.0), ("first", "b", 0.5), ("second", "c", 1.0)]
@@ -57,10 +55,10 @@ def test_models_of_different_runs_are_tested_as_those_of_one(save):
     assert found.notes == ()
 
 
-def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(save):
-    one, two = save("one", model("a", 12, 2.0)), save("two", model("a", 3, 4.0))
-    threads = save("threads", model("a", 6, 4.0), settings={"threads": 8})
-    other = save("other", model("a", 6, 4.0), samples=[{"id": "x", "reference": "r"}] * 12)
+def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(bench):
+    one, two = bench("one", model("a", 12, 2.0)), bench("two", model("a", 3, 4.0))
+    threads = bench("threads", model("a", 6, 4.0), settings={"threads": 8})
+    other = bench("other", model("a", 6, 4.0), samples=[{"id": "x", "reference": "r"}] * 12)
     found = joined(one, f"b={two}", threads, other)
     assert [(p.model, p.against, bool(p.speed)) for p in found.pairs] == [
         ("b · a", "one · a", True),
@@ -71,10 +69,10 @@ def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(save
     assert sum("the samples differ" in note for note in found.notes) == 3
 
 
-def test_what_a_bench_warns_of_is_told_of_each_run(save, capsys, tmp_path):
+def test_what_a_bench_warns_of_is_told_of_each_run(bench, capsys, tmp_path):
     fine, cut = (
-        save("fine", model("a", 12, 2.0)),
-        save("cut", model("b", 12, 2.0, times_canonical_length=2.0)),
+        bench("fine", model("a", 12, 2.0)),
+        bench("cut", model("b", 12, 2.0, times_canonical_length=2.0)),
     )
     code, _, err = tasc(capsys, "report", fine, cut, "--output", tmp_path / "out")
     assert code == 0
@@ -83,16 +81,16 @@ def test_what_a_bench_warns_of_is_told_of_each_run(save, capsys, tmp_path):
     assert "cut: b writes 2.0 times the tokens" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_runs_of_one_name_are_refused(save, tmp_path):
-    one = save("one", model("a", 12, 2.0))
+def test_runs_of_one_name_are_refused(bench, tmp_path):
+    one = bench("one", model("a", 12, 2.0))
     with pytest.raises(InputError, match="name them with LABEL=DIR"):
         join_results(ReportOptions(runs=(one, one)))
-    assert [len(run.bench.cells) for run in joined(one, f"again={one}").runs] == [1, 1]
+    assert [len(made.bench.cells) for made in joined(one, f"again={one}").runs] == [1, 1]
 
 
-def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(save, capsys, tmp_path):
-    one = save("one", model("<b>m</b>", 12, 2.0), model("=1+1", 3, 2.0))
-    two = save("two", model("c", 3, 4.0, lossless=None))
+def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(bench, capsys, tmp_path):
+    one = bench("one", model("<b>m</b>", 12, 2.0), model("=1+1", 3, 2.0))
+    two = bench("two", model("c", 3, 4.0, lossless=None))
     out = tmp_path / "joined"
     found = done(capsys, "report", one, two, "--output", out)
     page = (out / "report.html").read_text()
@@ -103,7 +101,7 @@ def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(save, capsys, tmp_p
     assert [float(line["exact_match"]) for line in lines] == [1, 0.25, 0.25]
     assert [line["lossless"] for line in lines] == ["1", "1", ""]
     assert as_csv(joined(one, two)) == (out / "runs.csv").read_text()
-    cells = [(run["label"], cell) for run in found["runs"] for cell in run["bench"]["cells"]]
+    cells = [(made["label"], cell) for made in found["runs"] for cell in made["bench"]["cells"]]
     assert [label for label, _ in cells] == ["one", "one", "two"]
     assert not any("outputs" in cell for _, cell in cells)
     code, _, err = tasc(capsys, "report", one, two, "--output", out)
@@ -112,8 +110,8 @@ def test_the_page_is_escaped_and_its_table_is_a_spreadsheets(save, capsys, tmp_p
     assert (code, "would replace" in err) == (2, True)
 
 
-def test_of_one_run_its_own_page_is_made_anew(save, capsys, tmp_path):
-    one = save("one", model("a", 12, 2.0), model("b", 3, 2.0))
+def test_of_one_run_its_own_page_is_made_anew(bench, capsys, tmp_path):
+    one = bench("one", model("a", 12, 2.0), model("b", 3, 2.0))
     code, out, _ = tasc(capsys, "report", one, "--output", tmp_path / "again")
     assert (code, out) == (0, f"report: {tmp_path / 'again' / 'report.html'}\n")
     assert "Speed-up report" in (tmp_path / "again" / "report.html").read_text()
@@ -134,8 +132,8 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_edited_results_are_one_line_and_exit_code_2(capsys, save, tmp_path, edit):
-    folder = save("first", model("a", 12, 2.0), model("b", 3, 4.0))
+def test_edited_results_are_one_line_and_exit_code_2(capsys, bench, tmp_path, edit):
+    folder = bench("first", model("a", 12, 2.0), model("b", 3, 4.0))
     file = tmp_path / "first" / "results.json"
     results = json.loads(file.read_text())
     edit(results)

@@ -16,7 +16,6 @@ from tests.benches import make_results, said
 from tests.benchmark.stub_server import Behaviour, serving
 from tests.cli import done
 from tests.cli import tasc as run
-from tests.pico import make_base
 from tests.test_terminal import raw
 
 ANSWER = re.compile(r"\[Model's Answer Begin\]\n(.*?)\n\[Model's Answer End\]", re.S)
@@ -139,64 +138,46 @@ def test_outputs_that_always_fail_do_not_end_a_resumed_run(task, tmp_path):
     assert all(cell.scores == (None,) * 12 for cell in found)
 
 
-def test_replies_without_a_score_are_not_kept(task, tmp_path):
-    work, given = tmp_path / "work", {"judge_model": "m"}
-    with serving(Behaviour(chat=lambda _: "fine")) as url, pytest.raises(UnavailableError):
-        judged(task, url, work, **given)
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        ("They all look fine to me.", "contains a score, such as 'They all look fine"),
+        *((content, "no text") for content in ([1], None, 4)),
+    ],
+)
+def test_a_judge_without_a_single_score_is_an_error_and_no_reply_is_kept(
+    task, tmp_path, reply, why
+):
+    behaviour, work = Behaviour(chat=lambda _: reply), tmp_path / "work"
+    with serving(behaviour) as url, pytest.raises(UnavailableError, match=why):
+        judged(task, url, work, judge_model="m")
     assert not list(work.iterdir())
 
 
-def test_a_judge_without_a_single_score_is_an_error(task, tmp_path):
-    with (
-        serving(Behaviour(chat=lambda _: "They all look fine to me.")) as url,
-        pytest.raises(UnavailableError, match="contains a score, such as 'They all look fine"),
-    ):
-        judged(task, url, tmp_path / "work")
-
-
-@pytest.mark.parametrize("content", [[1], None, 4])
-def test_a_reply_without_text_is_a_failure_and_no_traceback(task, tmp_path, content):
-    with (
-        serving(Behaviour(chat=lambda _: content)) as url,
-        pytest.raises(UnavailableError, match="no text"),
-    ):
-        judged(task, url, tmp_path / "work")
-
-
-def test_no_output_leaves_the_machine_unless_that_is_allowed(capsys, task, tmp_path):
+def test_no_output_leaves_the_machine_unless_that_is_allowed():
     away = {"source": "x", "models": ("m",), "metrics": (JUDGE,)}
     url = {"judge_endpoint": "http://10.0.0.1:8000"}
-    with pytest.raises(InputError, match="--allow-remote"):
-        tasc.BenchOptions(**away, **url)
     assert tasc.BenchOptions(**away, **url, allow_remote=True)
-    with pytest.raises(InputError, match="endpoint"):
-        tasc.BenchOptions(**away, judge_endpoint="10.0.0.1", allow_remote=True)
-    for wrong in (away, {"source": "x", "models": ("m",), **url, "allow_remote": True}):
-        with pytest.raises(InputError, match="require each other"):
+    for wrong, why in (
+        (away | url, "--allow-remote"),
+        (away | {"judge_endpoint": "10.0.0.1", "allow_remote": True}, "endpoint"),
+        (away, "require each other"),
+        (away | url | {"metrics": (), "allow_remote": True}, "require each other"),
+    ):
+        with pytest.raises(InputError, match=why):
             tasc.BenchOptions(**wrong)
-    recipe = tmp_path / "r.yaml"
-    recipe.write_text(
-        f"name: r\ndescription: d\ndata: {{path: {task}}}\nsteps:\n"
-        "  away: {command: bench, models: [m], metrics: [judge], "
-        "judge_endpoint: 'http://10.0.0.1', allow_remote: true}\n"
-    )
-    code, _, err = run(capsys, "run", recipe, "--output", tmp_path / "out")
-    assert (code, "allow_remote is no recipe's to give" in err) == (2, True)
 
 
-def test_a_bench_is_judged_and_compared(capsys, task, tmp_path):
-    (task / "train.jsonl").write_text((task / "test.jsonl").read_text())
-    base = make_base(tmp_path / "base")
+def test_a_bench_is_judged_and_compared(capsys, task, base, tmp_path):
     given = (
         *("bench", task, "--model", f"a={base}", "--model", f"b={base}", "--method", "ar"),
         *("--max-new-tokens", 3, "--metric", JUDGE, "--metric", "exact_match"),
+        "--judge-endpoint",
     )
     behaviour = Behaviour(chat=lambda _: "3\n\x1b[31m")
     with serving(behaviour) as url:
-        found = done(capsys, *given, "--judge-endpoint", url, "--output", tmp_path / "out")
-        code, printed, err = run(
-            capsys, *given, "--judge-endpoint", url, "--output", tmp_path / "again"
-        )
+        found = done(capsys, *given, url, "--output", tmp_path / "out")
+        code, printed, err = run(capsys, *given, url, "--output", tmp_path / "again")
     assert code == 0, err
     assert not raw(printed + err)
     assert found["settings"]["judge"] == "m"
@@ -206,7 +187,5 @@ def test_a_bench_is_judged_and_compared(capsys, task, tmp_path):
     folders = (tmp_path / "out", tmp_path / "again")
     compared = done(capsys, "compare", *folders, "--tolerance", 0.9)  # of speeds, which are noise
     assert JUDGE in json.dumps(compared)
-    code, printed, err = run(
-        capsys, *given, "--judge-endpoint", "http://127.0.0.1:9", "--output", tmp_path / "none"
-    )
+    code, _, err = run(capsys, *given, "http://127.0.0.1:9", "--output", tmp_path / "none")
     assert (code, "no answer from 127.0.0.1:9" in err) == (2, True)

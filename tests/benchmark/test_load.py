@@ -7,9 +7,9 @@ import pytest
 
 from tasc.benchmark.results.load import LoadResults
 from tasc.errors import InputError, UnavailableError
-from tests.benchmark.loads import ROWS, measure
 from tests.benchmark.stub_server import Behaviour, completion, serving
-from tests.cli import tasc as run
+from tests.benchmark.tasks import ROWS, measure
+from tests.cli import refused
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -103,11 +103,11 @@ STRANGE = {
     "an endless text": completion("a" * 2_000_000),
     "an error": b'{"error": {"message": "no room"}}',
 }
+PACKED = gzip.compress(completion("a"))
 HEADERS = {
-    "an encoding of bytes": {"Content_Type": "text/plain; charset=zlib"},
-    "an unknown encoding": {"Content_Type": "application/json; charset=\udcff"},
-    "a page": {"Content_Type": "text/html"},
-    "a bomb": {"Content_Encoding": "gzip"},
+    "an encoding of bytes": ({"Content_Type": "text/plain; charset=zlib"}, completion("a")),
+    "a page": ({"Content_Type": "text/html"}, completion("a")),
+    "a bomb": ({"Content_Encoding": "gzip"}, PACKED),
 }
 
 
@@ -124,23 +124,30 @@ def test_an_unusable_answer_is_a_failure_and_the_others_count(task, body):
         measure(task, url)
 
 
-@pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
-def test_an_answer_under_strange_headers_is_no_traceback(task, headers):
-    body = gzip.compress(completion("a")) if "Content_Encoding" in headers else completion("a")
-    headers = {name: value.replace("\udcff", "utf-99") for name, value in headers.items()}
+@pytest.mark.parametrize(("headers", "body"), HEADERS.values(), ids=HEADERS)
+def test_an_answer_under_strange_headers_is_no_traceback(task, headers, body):
     behaviour = Behaviour(raw=lambda _: body, headers_sent=headers)
-    with serving(behaviour) as url:
-        if headers.get("Content_Type", "").startswith("application"):
-            assert measure(task, url).cells[0].failed == 0
-        else:
-            with pytest.raises(UnavailableError, match="no answer from"):
-                measure(task, url)
-
-
-def test_a_server_that_wants_a_key_is_told_apart(task):
-    behaviour = Behaviour(fails=lambda _: True, failure=401)
-    with serving(behaviour) as url, pytest.raises(UnavailableError, match="401: set TASC_API_KEY"):
+    with serving(behaviour) as url, pytest.raises(UnavailableError, match="no answer from"):
         measure(task, url)
+
+
+def test_an_unknown_encoding_of_json_is_passed_over(task):
+    headers = {"Content_Type": "application/json; charset=utf-99"}
+    with serving(Behaviour(headers_sent=headers)) as url:
+        assert measure(task, url).cells[0].failed == 0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "limit_s", "why"),
+    [
+        (Behaviour(fails=lambda _: True, failure=401), 5.0, "401: set TASC_API_KEY"),
+        (Behaviour(wait=0.4), 0.1, r"0\.1 s"),
+    ],
+    ids=["no key", "too slow"],
+)
+def test_why_a_server_is_of_no_use_is_told_apart(task, behaviour, limit_s, why):
+    with serving(behaviour) as url, pytest.raises(UnavailableError, match=why):
+        measure(task, url, timeout=limit_s)
 
 
 def test_more_requests_in_flight_than_samples_are_refused(task):
@@ -155,29 +162,17 @@ def test_lone_halves_of_characters_are_no_text(task):
     assert text == "a\U0001f600\ufffd"
 
 
-def test_a_request_that_takes_too_long_has_failed(task):
-    with serving(Behaviour(wait=0.8)) as url, pytest.raises(UnavailableError, match=r"0\.2 s"):
-        measure(task, url, timeout=0.2)
-
-
 def test_no_server_is_one_line_and_exit_code_2(capsys, task, tmp_path):
     out = tmp_path / "out"
-    code, printed, err = run(
-        capsys, "load", task, "--endpoint", "http://127.0.0.1:9", "--output", out
-    )
-    assert (code, printed) == (2, "")
-    assert err.count("\n") == 1
-    assert "no answer from 127.0.0.1:9 at" in err
-    assert "start the server" in err
+    error = refused(capsys, "load", task, "--endpoint", "http://127.0.0.1:9", "--output", out)
+    assert "no answer from 127.0.0.1:9 at" in error
+    assert "start the server" in error
     assert not out.exists()
 
 
 def test_a_redirect_is_not_followed_and_nothing_of_the_environment_is_sent(task, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret-1")
-    monkeypatch.setenv("OPENAI_ORG_ID", "secret-2")
-    monkeypatch.setenv("OPENAI_PROJECT_ID", "secret-3")
-    monkeypatch.setenv("OPENAI_ADMIN_KEY", "secret-4")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://secret-5")
+    for name in ("API_KEY", "ORG_ID", "PROJECT_ID", "ADMIN_KEY", "BASE_URL"):
+        monkeypatch.setenv(f"OPENAI_{name}", "http://secret")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     elsewhere, here = Behaviour(), Behaviour()
     with serving(here) as url, serving(elsewhere) as other:

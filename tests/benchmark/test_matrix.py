@@ -1,8 +1,5 @@
 """Cells on a tiny model: what a run may know of the ones before it."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,6 +9,7 @@ from tasc.decoding.core.generation import Timeline
 from tasc.decoding.decode import Generation, generate
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.target import Target
+from tests.benchmark.tasks import split_of
 from tests.options import BenchOptions
 from tests.pico import build_model
 
@@ -25,7 +23,7 @@ def bench(tokenizer):
     prompt = tokenizer.encode([text]).tokens
     tokens = generate(target, Autoregressive(), prompt, max_new_tokens=30).tokens
     loaded = Loaded("m", target, tokenizer, (int(tokens[20]),))
-    return loaded, SimpleNamespace(prompts=[text], outputs=["x"], examples=[None])
+    return loaded, split_of([text])
 
 
 def test_an_adapting_method_begins_each_repeat_without_the_outputs_that_it_decodes(bench):
@@ -45,7 +43,7 @@ def test_an_adapting_method_begins_each_repeat_without_the_outputs_that_it_decod
 def decoded(bench, monkeypatch):
     """Return the cells of four methods on 30 samples, and their turns; a sample takes a second."""
     model, _ = bench
-    split: Any = SimpleNamespace(prompts=["x"] * 30, outputs=["x"] * 30, examples=[None] * 30)
+    split = split_of(["x"] * 30)
     made = Generation(np.zeros(1), timeline=Timeline(forward=1.0))
 
     def decoded(**given):
@@ -84,7 +82,7 @@ def test_cells_take_turns_in_an_order_drawn_anew_with_the_seed(decoded):
 def test_the_common_beginning_of_prompts_is_read_before_anything_is_measured(bench):
     model, _ = bench
     texts = [f"wake me up at nine and {word}" for word in ("play", "rain", "stop the lights")]
-    split: Any = SimpleNamespace(prompts=texts, outputs=["x"] * 3, examples=[None] * 3)
+    split = split_of(texts)
     read: list[int] = []
     hook = model.target.model.get_input_embeddings().register_forward_hook(
         lambda _module, args, _out: read.append(args[0].shape[1])

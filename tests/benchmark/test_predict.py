@@ -1,4 +1,4 @@
-"""What a bench predicts of itself, beside what it measured."""
+"""What a bench predicts of itself, beside what it measured; H_2 and runtime (appendix E)."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from tasc.benchmark import predict
-from tasc.benchmark.results.prediction import StepFigures
+from tasc.benchmark.pages.bench import render
+from tasc.benchmark.results.prediction import EntropyPoint, Prediction, StepFigures
 from tasc.decoding.drafters import DRAFTERS
-from tests.benches import make_cell
+from tests.benches import make_cell, make_results
 
 
 def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
@@ -79,19 +80,52 @@ class Words:
 def test_entropy_and_runtime_are_compared_over_the_vocabularies_of_a_bench():
     corpus: Any = SimpleNamespace(outputs=["0 1 2 3", "4 5 6 7"])
     sizes = {"a": 2, "b": 4, "c": 8}
-    cells: list[Any] = [
-        SimpleNamespace(
-            model=SimpleNamespace(label=label, tokenizer=Words(size)),
-            method=SimpleNamespace(label="ar"),
-        )
-        for label, size in sizes.items()
-    ]
-    rows = [
-        make_cell(model=label, ms_per_sample=ms)
-        for label, ms in (("a", 9.0), ("b", 5.0), ("c", 4.0))
-    ]
+    ar = SimpleNamespace(label="ar")
+    models = [SimpleNamespace(label=name, tokenizer=Words(size)) for name, size in sizes.items()]
+    cells: list[Any] = [SimpleNamespace(model=model, method=ar) for model in models]
+    times = {"a": 9.0, "b": 5.0, "c": 4.0}
+    rows = [make_cell(model=label, ms_per_sample=ms) for label, ms in times.items()]
     found = predict.entropy_and_runtime(cells, corpus, rows)
     assert [point.budget for point in found.points] == [0, 2, 6]
     assert [point.h2 for point in found.points] == pytest.approx([1, 2, 3])
     assert (found.tau, found.directional_rate) == (pytest.approx(-1), 1)
     assert predict.entropy_and_runtime(cells[:1], corpus, rows[:1]) is None
+
+
+def sequence(*points):
+    return [EntropyPoint(budget=m, h2=h2, runtime=runtime) for m, h2, runtime in points]
+
+
+def test_perfect_prediction_is_minus_one_and_always_the_right_direction():
+    found = predict.agreement("ar", sequence((500, 6, 2), (0, 4, 9), (250, 5, 5)))
+    assert found.tau == pytest.approx(-1)
+    assert (found.directional_rate, found.rises) == (1, 2)
+
+
+def test_one_wrong_pair_of_six_gives_tau_of_minus_two_thirds():
+    found = predict.agreement("ar", sequence((0, 1, 40), (1, 2, 30), (2, 3, 10), (3, 4, 20)))
+    assert found.tau == pytest.approx(-2 / 3)
+    assert found.directional_rate == pytest.approx(2 / 3)
+
+
+def test_a_page_shows_no_rank_correlation_of_fewer_than_four_points():
+    points = sequence((0, 1, 40), (1, 2, 30), (2, 3, 20), (3, 4, 10))
+    pages = []
+    for count in (3, 4):
+        prediction = Prediction(cells=(), entropy=predict.agreement("ar", points[:count]))
+        results = make_results(make_cell()).model_copy(update={"prediction": prediction})
+        pages.append(render(results))
+    assert ["−1 is a perfect prediction" in page for page in pages] == [False, True]
+    assert "too few for a rank correlation" in pages[0]
+
+
+def test_steps_where_the_entropy_falls_do_not_count():
+    found = predict.agreement("ar", sequence((0, 2, 9), (1, 1, 8), (2, 3, 7)))
+    assert (found.directional_rate, found.rises) == (1, 1)
+    assert predict.agreement("ar", sequence((0, 2, 9), (1, 1, 8))).directional_rate is None
+
+
+def test_equal_values_have_no_correlation():
+    found = predict.agreement("ar", sequence((0, 1, 5), (1, 2, 5)))
+    assert found.tau is None
+    assert found.directional_rate == 0

@@ -1,8 +1,6 @@
 """A bench compares with transformers' own generate, so that no method vouches for itself."""
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from tasc.benchmark.lossless import generate_reference, references
 from tasc.benchmark.matrix import Loaded, prepare, run
 from tasc.benchmark.results.cells import ReferenceMatch
 from tasc.models.target import Target
+from tests.benchmark.tasks import split_of
 from tests.benchmark.test_report import small_report
 from tests.options import BenchOptions
 from tests.pico import TEXTS, build_model
@@ -26,7 +25,7 @@ def loaded(tokenizer):
 
 
 def cells_of(loaded, options):
-    split: Any = SimpleNamespace(prompts=TEXT, outputs=["x"], examples=[None] * len(TEXT))
+    split = split_of(TEXT)
     return run(prepare([loaded], split, split, options), options)
 
 

@@ -72,7 +72,6 @@ def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
     assert '<b class="bad">1.000 → 0.100</b>fast' in cards
     assert "<b>4" not in cards
     assert "means nothing" in cards
-    assert "means nothing" not in render(two_models(36))
 
 
 def test_a_significant_loss_of_quality_is_shown_as_one_on_page_and_terminal(capsys):
@@ -84,8 +83,13 @@ def test_a_significant_loss_of_quality_is_shown_as_one_on_page_and_terminal(caps
     out, err = capsys.readouterr()
     assert "fast loses quality: Exact match 1.000 → 0.750, a significant loss, p = 0.002" in err
     assert "p = 0.002): significant loss" in out
-    assert "<b>4.12×</b>" in render(two_models(36))  # 4 of 40: p = 0.12
-    assert "significant loss" not in render(two_models(36))
+
+
+def test_a_gain_without_a_significant_loss_is_shown_as_one():
+    page = render(two_models(36))  # 4 of 40: p = 0.12
+    assert "<b>4.12×</b>" in page
+    for doubt in ("means nothing", "significant loss", "no significant difference", ": slower"):
+        assert doubt not in page
 
 
 def test_new_tokens_that_a_model_does_not_write_are_told():
@@ -130,9 +134,8 @@ def test_samples_that_drafts_have_seen_are_told(seen, repeated, split, told):
     figures = {"samples": 20, "corpus_outputs": 100, "seen": seen, "corpus_repeated": repeated}
     task = results.task.model_copy(update={"split": split, **figures})
     lines = warnings(results.model_copy(update={"task": task}))
-    assert [line.startswith(f"{seen} of 20 samples are also in split train") for line in lines] == (
-        [True] if told else []
-    )
+    assert len(lines) == told
+    assert all(line.startswith(f"{seen} of 20 samples are also in split train") for line in lines)
 
 
 def test_examples_without_an_output_are_told():
@@ -166,7 +169,6 @@ def test_a_speed_that_is_not_told_apart_is_said_to_be_so():
     results = make_results(said("m", ["x"] * 20, times), same, references=("x",) * 20)
     assert headlines(results)[0].open
     assert "no significant difference" in render(results)
-    assert "no significant difference" not in render(two_models(36))
 
 
 def test_a_model_that_is_slower_is_no_gain():
@@ -174,7 +176,6 @@ def test_a_model_that_is_slower_is_no_gain():
     page = render(make_results(said("m", ["x"] * 12, [4.0] * 12), slow, references=("x",) * 12))
     assert '<b class="bad">0.50×</b>' in page
     assert ": slower" in page
-    assert ": slower" not in render(two_models(36))
 
 
 def test_each_sample_is_shown_and_can_be_filtered_without_a_script():

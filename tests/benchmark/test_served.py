@@ -9,9 +9,8 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.benchmark.test_advise import intents, write
-from tests.cli import done, tasc
-from tests.pico import make_tokenizer
+from tests.benchmark.tasks import intents, write_task
+from tests.cli import done, printed, refused
 
 
 def test_accepted_length_by_both_definitions():
@@ -29,17 +28,12 @@ def test_accepted_length_by_both_definitions():
     assert steps.tokens_per_step == 8 / 3
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return make_tokenizer(tmp_path_factory.mktemp("tokenizer"))
-
-
-def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, tokenizer):
-    task = write(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
-    asked = ("--tokenizer", tokenizer, "--serve", "vllm", "--speculative-tokens", "8,2,4")
+def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, base):
+    task = write_task(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
+    asked = ("--tokenizer", base, "--serve", "vllm", "--speculative-tokens", "8,2,4")
     found = done(capsys, "analyze", task, *asked, "--output", tmp_path / "a")["serving"]
     assert [trial["setting"]["tree_size"] for trial in found["trials"]] == [2, 4, 8]
-    loaded = load_tokenizer(str(tokenizer))
+    loaded = load_tokenizer(str(base))
     known, held_out = (load(Source(str(task)), split) for split in ("train", "validation"))
     references = References.of(
         loaded, held_out.prompts, held_out.outputs, chains_only=True, drafts_first=False
@@ -58,8 +52,7 @@ def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, tokeniz
     assert found["speculative_tokens"] == min(enough)
     page = (tmp_path / "a" / "analysis.html").read_text()
     assert "Served by vllm" in page
-    code, out, _ = tasc(capsys, "analyze", task, *asked, "--output", tmp_path / "b")
-    assert code == 0
+    out = printed(capsys, "analyze", task, *asked, "--output", tmp_path / "b")
     assert f"Set --speculative-tokens {found['speculative_tokens']}" in " ".join(out.split())
 
 
@@ -73,7 +66,5 @@ def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, tokeniz
     ],
 )
 def test_wrong_options_are_told_in_one_line(capsys, tmp_path, options, told):
-    task = write(tmp_path / "task", train=intents(20))
-    code, _, err = tasc(capsys, "analyze", task, *options)
-    assert code == 2
-    assert told in err
+    task = write_task(tmp_path / "task", train=intents(20))
+    assert told in refused(capsys, "analyze", task, *options)

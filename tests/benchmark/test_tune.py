@@ -3,7 +3,6 @@
 import json
 from dataclasses import asdict
 
-import numpy as np
 import pytest
 
 from tasc.benchmark.forecast.tune import GRID, Simulations, coordinate_search, search
@@ -15,7 +14,8 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost_model import CostModel
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.cli import tasc
+from tests.benchmark.tasks import intents, write_task
+from tests.cli import printed, refused
 
 COST = CostModel((1, 4, 16), (10.0, 12.0, 40.0))  # seconds, so that drafting costs nothing
 
@@ -23,28 +23,21 @@ COST = CostModel((1, 4, 16), (10.0, 12.0, 40.0))  # seconds, so that drafting co
 @pytest.fixture(scope="module")
 def task(tmp_path_factory):
     """A folder with two splits whose outputs repeat one another in part."""
-    folder, rng = tmp_path_factory.mktemp("task"), np.random.default_rng(5)
-    words = ["alarm_set", "play_music", "weather_query", "time: nine", "genre: jazz", "date: today"]
-    for split, count in (("train", 120), ("validation", 30)):
-        rows = [
-            {"input": f"say {i}", "output": "intent: " + ", ".join(rng.choice(words, 4))}
-            for i in range(count)
-        ]
-        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
+    splits = {"train": intents(120, seed=5), "validation": intents(30, seed=6)}
+    return write_task(tmp_path_factory.mktemp("task"), **splits)
 
 
 @pytest.fixture(scope="module")
-def sides(task):
-    source = Source(str(task), "input", "output")
-    return load(source, "train"), load(source, "validation")
-
-
-def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, base):
-    corpus, held_out = sides
+def sides(task, base):
+    """The tokenizer, the tokens of the corpus, and the outputs to simulate."""
+    corpus, held_out = (load(Source(str(task)), split) for split in ("train", "validation"))
     tokenizer = load_tokenizer(str(base))
     known = tokenizer.encode(corpus.outputs).split()
-    references = References.of(tokenizer, held_out.prompts, held_out.outputs)
+    return tokenizer, known, References.of(tokenizer, held_out.prompts, held_out.outputs)
+
+
+def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides):
+    tokenizer, known, references = sides
     seen = []
     found = search(
         Simulations(known, references, COST),
@@ -73,10 +66,8 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, base):
         assert trial.speedup == pytest.approx(plain / ms, rel=1e-3)
 
 
-def test_the_default_is_simulated_as_it_runs(sides, base):
-    tokenizer = load_tokenizer(str(base))
-    known = tokenizer.encode(sides[0].outputs).split()
-    references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
+def test_the_default_is_simulated_as_it_runs(sides):
+    _, known, references = sides
     flat, steep = (CostModel((1, 2, 64), times) for times in ((10, 10, 10.1), (10, 30, 1900)))
     nodes = []
     for cost in (flat, steep):
@@ -95,10 +86,8 @@ def figures(trial):
     return StepFigures(**own | {"ms_per_sample": None, "speedup": None})
 
 
-def test_without_costs_the_most_tokens_a_step_are_best(sides, base):
-    tokenizer = load_tokenizer(str(base))
-    known = tokenizer.encode(sides[0].outputs).split()
-    references = References.of(tokenizer, sides[1].prompts, sides[1].outputs)
+def test_without_costs_the_most_tokens_a_step_are_best(sides):
+    _, known, references = sides
     found = search(
         Simulations(known, references), Setting(), {"n_max": (3, 6), "tree_size": (2, 12)}
     )
@@ -129,10 +118,8 @@ def test_analyze_times_the_model_and_names_the_best_setting(
     capsys, task, base, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    code, out, err = tasc(
-        capsys, *("analyze", task, "--model", base, "--budget", 20, "--output", tmp_path / "a")
-    )
-    assert code == 0, err
+    given = ("--model", base, "--budget", 20, "--output", tmp_path / "a")
+    out = printed(capsys, "analyze", task, *given)
     assert "speed-up" in out
     assert "the prefill and the end token" in out
     assert list((tmp_path / "cache" / "tasc").glob("cost-*.json"))
@@ -151,6 +138,5 @@ def test_analyze_times_the_model_and_names_the_best_setting(
 
 
 def test_the_grid_needs_tokens(capsys, task, tmp_path):
-    code, _, err = tasc(capsys, "analyze", task, "--grid", "--output", tmp_path / "a")
-    assert code == 2
-    assert "give a tokenizer or a model" in err
+    error = refused(capsys, "analyze", task, "--grid", "--output", tmp_path / "a")
+    assert "give a tokenizer or a model" in error

@@ -7,13 +7,12 @@ Exits with 1 where memory has grown by more than 2 % since the warm-up, or threa
 
 import argparse
 import gc
-import os
+import mmap
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from transformers import AutoTokenizer
@@ -26,51 +25,42 @@ CORPUS = [[5, 6, 7, 8, 9], [5, 6, 20, 21]]
 GROWTH = 0.02
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What the process holds: resident bytes, its threads, and those that Python knows of."""
+class Reading(NamedTuple):
+    """What the process holds."""
 
-    resident: int
+    resident: int  # bytes
     threads: int
-    python_threads: int
 
 
 def reading() -> Reading:
     """Read the process' memory and threads from /proc, when garbage has been collected."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    return Reading(pages * os.sysconf("SC_PAGE_SIZE"), threads, threading.active_count())
+    return Reading(pages * mmap.PAGESIZE, len(list(Path("/proc/self/task").iterdir())))
 
 
 def endure(
     calls: int, warmup: int, generate: Callable[..., object] = tasc.generate
-) -> list[Reading]:
+) -> tuple[Reading, Reading]:
     """Return what the process held after ``warmup`` calls and after ``calls`` more."""
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = AutoTokenizer.from_pretrained(make_tokenizer(Path(folder)))
-    model, rng, held = build_model(hidden=32), np.random.default_rng(0), []
+    model, rng = build_model(hidden=32), np.random.default_rng(0)
+    before = reading()
     for call in range(warmup + calls):
         if call == warmup:
-            held.append(reading())
+            before = reading()
         prompts = [rng.integers(1, 320, rng.integers(1, 60)).tolist() for _ in range(1 + call % 3)]
-        generate(
-            model,
-            tokenizer,
-            prompts,
-            DRAFTERS[call % len(DRAFTERS)],
-            CORPUS if call % 2 else None,
-            max_new_tokens=int(rng.integers(1, 12)),
-            batch_size=1 + call % 2,
-        )
-    return [*held, reading()]
+        drafter, corpus = DRAFTERS[call % len(DRAFTERS)], CORPUS if call % 2 else None
+        limits = {"max_new_tokens": int(rng.integers(1, 12)), "batch_size": 1 + call % 2}
+        generate(model, tokenizer, prompts, drafter, corpus, **limits)
+    return before, reading()
 
 
 def verdict(before: Reading, after: Reading) -> tuple[float, bool]:
     """Return by what share memory grew, and whether that and the threads are as they should be."""
     growth = after.resident / before.resident - 1
-    same = (after.threads, after.python_threads) == (before.threads, before.python_threads)
-    return growth, abs(growth) <= GROWTH and same
+    return growth, abs(growth) <= GROWTH and after.threads == before.threads
 
 
 def main() -> int:
@@ -78,16 +68,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--warmup", type=int, default=100)
-    options = parser.parse_args()
-    before, after = endure(options.calls, options.warmup)
+    given = parser.parse_args()
+    before, after = endure(given.calls, given.warmup)
     growth, good = verdict(before, after)
-    for name, held in (("warm-up", before), (f"{options.calls} calls later", after)):
-        sys.stdout.write(
-            f"{name}: {held.resident / 2**20:.1f} MiB, {held.threads} threads "
-            f"({held.python_threads} of Python)\n"
-        )
+    for name, held in (("warm-up", before), (f"{given.calls} calls later", after)):
+        sys.stdout.write(f"{name}: {held.resident / 2**20:.1f} MiB, {held.threads} threads\n")
     sys.stdout.write(f"memory {growth:+.2%}, at most ±{GROWTH:.0%}: {'good' if good else 'BAD'}\n")
-    return 0 if good else 1
+    return int(not good)
 
 
 if __name__ == "__main__":

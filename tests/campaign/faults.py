@@ -1,70 +1,32 @@
-"""Disturb runs: kill them, fill the disk, or run two at a time. No output may be half-written.
+"""Disturb runs: kill or stop them, fill the disk, or run two at once. No output is half-written.
 
 Afterwards the same command runs once more without a disturbance. It must leave the same files as a
 run that was never disturbed, and no others.
 """
 
 import errno
-import hashlib
+import json
+import re
+import shlex
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 from tests.campaign import verdict
-from tests.campaign.commands import COMMANDS
+from tests.campaign.commands import COMMANDS, Undisturbed, contents, differing
 from tests.campaign.process import Ended, Faults, prepare, run, start, wait
-from tests.campaign.seeds import Seeds
 
 RESUMED = ("base", "finetune", "draft head", "bench", "bench models", "bench head")
-_TIMED = {".csv", ".json", ".html"}  # files that hold times beside results
 _REFUSALS = (errno.ENOSPC, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-
-
-class Undisturbed:
-    """What each command does when nothing happens, found out once and kept."""
-
-    def __init__(self, home: Path, seeds: Seeds) -> None:
-        """Keep the runs below ``home``."""
-        self.home, self.seeds = home, seeds
-        self.ended: dict[str, Ended] = {}
-        self.made: dict[str, dict[str, str]] = {}
-
-    def __call__(self, command: str) -> tuple[Ended, dict[str, str]]:
-        """Return how the command ended, and the hashes of what it made."""
-        if command not in self.ended:
-            sandbox = self.home / command.replace(" ", "-")
-            prepare(sandbox)
-            ended = run(arguments(command, self.seeds, sandbox), sandbox)
-            assert ended.code == 0, f"{command} fails undisturbed: {ended.err}"
-            self.ended[command], self.made[command] = ended, contents(self.output(command))
-        return self.ended[command], self.made[command]
-
-    def output(self, command: str) -> Path:
-        """Return the folder that the command made."""
-        return self.home / command.replace(" ", "-") / "made" / "out"
-
-
-def arguments(command: str, seeds: Seeds, sandbox: Path) -> list[str]:
-    """Return the arguments of one of COMMANDS that writes to ``made/out``."""
-    return [*map(str, COMMANDS[command](seeds)), "--output", str(sandbox / "made" / "out")]
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Hash every file of an artefact whose bytes do not hold times; others are only named."""
-    return {
-        str(path.relative_to(folder)): ""
-        if path.suffix in _TIMED and path.name not in ("tokenizer.json", "merges.json")
-        else hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+_SAID = re.compile(r"^interrupted: .*?(?:resume with (?P<line>tasc .*)|run again)$", re.M)
 
 
 def killed(undisturbed: Undisturbed, rng: Random, sandbox: Path) -> tuple[str, list[str]]:
     """Kill a run at a call that changes files, or at any moment; some replace an older output."""
     command = rng.choice(list(COMMANDS))
-    whole, _ = undisturbed(command)
+    whole = undisturbed(command).ended
     if rng.random() < 0.7:
         faults = Faults(kill_at_call=rng.randint(1, whole.calls))
     else:
@@ -75,8 +37,7 @@ def killed(undisturbed: Undisturbed, rng: Random, sandbox: Path) -> tuple[str, l
 def starved(undisturbed: Undisturbed, rng: Random, sandbox: Path) -> tuple[str, list[str]]:
     """Let the disk be full, over quota, read-only or broken behind any number of bytes."""
     command = rng.choice(list(COMMANDS))
-    whole, _ = undisturbed(command)
-    room = 0 if rng.random() < 0.1 else rng.randrange(whole.bytes)
+    room = 0 if rng.random() < 0.1 else rng.randrange(undisturbed(command).ended.bytes)
     faults = Faults(room=room, error=rng.choice(_REFUSALS))
     return _disturbed(rng, command, undisturbed, sandbox, faults, _after_refusal)
 
@@ -84,15 +45,41 @@ def starved(undisturbed: Undisturbed, rng: Random, sandbox: Path) -> tuple[str, 
 def together(undisturbed: Undisturbed, rng: Random, sandbox: Path) -> tuple[str, list[str]]:
     """Start a command twice at once: one makes the output, the other does so or is refused."""
     command = rng.choice(list(COMMANDS))
-    undisturbed(command)
     prepare(sandbox)
-    given = arguments(command, undisturbed.seeds, sandbox)
-    first, second = (start(given, sandbox) for _ in range(2))
-    codes = sorted(
-        ended.code if ended.code is not None else -1 for ended in map(wait, (first, second))
-    )
-    found = [] if codes in ([0, 0], [0, 2]) else [f"exits {codes}"]
+    given = undisturbed.arguments(command, sandbox)
+    codes = [wait(started).code for started in [start(given, sandbox) for _ in range(2)]]
+    found = [] if codes in ([0, 0], [0, 2], [2, 0]) else [f"exits {codes}"]
     return command, found + _same(command, undisturbed, sandbox)
+
+
+def stopped(undisturbed: Undisturbed, rng: Random, sandbox: Path) -> tuple[str, list[str]]:
+    """Stop a run with SIGTERM once or twice: the printed command resumes to the same results."""
+    command = rng.choice(list(COMMANDS))
+    whole = undisturbed(command)
+    prepare(sandbox)
+    line, found, turns = undisturbed.arguments(command, sandbox), list[str](), 0
+    undisturbed.steps[0] = 0
+    made, stops = sandbox / "made" / "out", rng.choice((1, 1, 2))
+    for _ in range(stops):
+        after = rng.uniform(0, whole.ended.seconds)
+        ended = run(line, sandbox, Faults(kill_after_s=after, signal=signal.SIGTERM))
+        if ended.code == 0 or found or (made / "manifest.json").exists():
+            break
+        said, found = _after_stop(ended, sandbox)
+        line, turns = said or line, max(turns, _turns(sandbox))
+    if not (made / "manifest.json").exists():
+        ended = run(line, sandbox)
+        if ended.code:
+            return command, [*found, f"then exit {ended.code}: {ended.err[-300:]}"]
+    found += _same(command, undisturbed, sandbox)
+    results = made / "results.json"
+    if command.startswith("bench") and not found:
+        turns -= json.loads(results.read_text())["resumed_turns"]
+        found += [f"{turns} turns were measured again"] if turns else []
+    again = undisturbed.steps[0] - whole.steps
+    if command in ("finetune", "run") and again > 2 * stops:  # a checkpoint every two steps
+        found.append(f"{again} steps of the training were done again")
+    return command, found
 
 
 def _disturbed(
@@ -105,10 +92,10 @@ def _disturbed(
 ) -> tuple[str, list[str]]:
     prepare(sandbox)
     output = sandbox / "made" / "out"
-    given = [*arguments(command, undisturbed.seeds, sandbox), "--force"]
+    given = [*undisturbed.arguments(command, sandbox), "--force"]
     replaces = rng.random() < 0.3
     if replaces:
-        shutil.copytree(undisturbed.output(command), output)
+        shutil.copytree(undisturbed(command).output, output)
     ended = run(given, sandbox, faults)
     found = judge(ended, sandbox)
     if replaces and not output.exists():
@@ -132,10 +119,28 @@ def _after_refusal(ended: Ended, sandbox: Path) -> list[str]:
     return verdict.problems(ended, sandbox, verdict.state(sandbox / "in"))
 
 
+def _after_stop(ended: Ended, sandbox: Path) -> tuple[list[str], list[str]]:
+    """Return the arguments that a stopped command prints, and what is wrong with its end."""
+    said = _SAID.findall(ended.err)
+    found = verdict.half_written(sandbox / "made" / "out")
+    if (ended.code, ended.hung, len(said)) not in ((130, False, 1), (None, False, 0)):
+        found.append(f"exit {ended.code}, signal {ended.signal}: {ended.err[-300:]}")
+    left = [str(path) for path in (sandbox / "made").rglob("*") if path.is_file()]
+    complete = (sandbox / "made/out/manifest.json").exists()  # stopped just before its end
+    if ended.code and bool(said and said[0]) != bool(left) and not complete:
+        found.append(f"does not report the files {left[:3]}: {ended.err[-300:]}")
+    return shlex.split(said[0])[1:] if said and said[0] else [], found
+
+
+def _turns(sandbox: Path) -> int:
+    """Count the turns that a stopped bench kept."""
+    file = sandbox / "made/.out.work/generations.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
 def _same(command: str, undisturbed: Undisturbed, sandbox: Path) -> list[str]:
-    output = sandbox / "made" / "out"
+    output, expected = sandbox / "made" / "out", undisturbed(command).made
     found = [f"left {name}" for name in verdict.leftovers(sandbox, resumable=False)]
     found += verdict.half_written(output)
-    if not found and contents(output) != undisturbed(command)[1]:
-        found.append("another result")
-    return found
+    different = differing(contents(output), expected)
+    return found or [f"another result: {name}" for name in different]

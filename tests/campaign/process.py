@@ -42,6 +42,9 @@ class Faults:
     error: int = 0
 
 
+NONE = Faults()
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a run ended. ``code`` is None for one that was killed, by a signal or by the clock."""
@@ -90,17 +93,17 @@ def prepare(sandbox: Path) -> None:
         (sandbox / name).mkdir(parents=True)
 
 
-def run(arguments: Sequence[str], sandbox: Path, faults: Faults | None = None) -> Ended:
+def run(arguments: Sequence[str], sandbox: Path, faults: Faults = NONE) -> Ended:
     """Run ``tasc`` with ``arguments`` in a prepared sandbox."""
     return wait(start(arguments, sandbox, faults))
 
 
-def start(arguments: Sequence[str], sandbox: Path, faults: Faults | None = None) -> Started:
+def start(arguments: Sequence[str], sandbox: Path, faults: Faults = NONE) -> Started:
     """Fork a run of ``tasc``."""
-    return fork(partial(_main, arguments), sandbox, faults or Faults())
+    return fork(partial(_main, arguments), sandbox, faults)
 
 
-def fork(body: Callable[[], int], sandbox: Path, faults: Faults) -> Started:
+def fork(body: Callable[[], int], sandbox: Path, faults: Faults = NONE) -> Started:
     """Let a process of its own call ``body``, which returns an exit code, in a prepared sandbox."""
     shared = mmap.mmap(-1, _SHARED.size + _STRAY)
     out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - wait ends them
@@ -162,7 +165,10 @@ def _child(body: Callable[[], int], sandbox: Path, faults: Faults, shared: mmap.
     code = 1
     try:
         os.setsid()
-        _own_threads()
+        # Torch creates its threads, which a fork does not inherit, at their first use. A second
+        # thread that uses them in the meantime fails, and several threads read weights.
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(1)
         _enter(sandbox)
         library = ctypes.CDLL(None)
         if hasattr(library, "faults_arm"):
@@ -186,16 +192,6 @@ def _child(body: Callable[[], int], sandbox: Path, faults: Faults, shared: mmap.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _own_threads() -> None:
-    """Let torch create its threads, which a fork does not inherit, before others use them.
-
-    Torch creates them at their first use. A second thread that uses them in the meantime fails with
-    "Invalid thread pool", and several threads read weights.
-    """
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(1)
 
 
 def _enter(sandbox: Path) -> None:

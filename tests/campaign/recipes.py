@@ -8,20 +8,17 @@ What comes from the Hub is replaced by a local model and local data.
 """
 
 import argparse
-import json
 import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from benchmarks.figures import publish
-from tests.benchmark.test_spread import without_times
-from tests.campaign.faults import contents
+from benchmarks.figures import publish, script
+from tests.campaign.commands import contents, differing
 from tests.campaign.process import Ended, Faults, preload, prepare, start, wait
 from tests.campaign.verdict import half_written
 from tests.pico import make_base
@@ -39,15 +36,9 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def main() -> int:
     """Run all recipes; 1 if one ended otherwise than undisturbed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--limit", type=int, default=24)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--recipes", nargs="*", default=sorted(p.stem for p in RECIPES.glob("*.yaml"))
-    )
-    parser.add_argument("--json", type=Path)
+    parser = script(__doc__, data=True, kills=10, limit=24, seed=0)
+    shipped = sorted(path.stem for path in RECIPES.glob("*.yaml"))
+    parser.add_argument("--recipes", nargs="*", default=shipped)
     given = parser.parse_args()
     given.data_dir = given.data_dir.resolve()  # a run has a working directory of its own
     preload()
@@ -96,27 +87,22 @@ def endure(recipe: Path, home: Path, given: argparse.Namespace) -> dict[str, Any
     whole, expected = _run(recipe, home / f"{recipe.stem}-whole", given, Faults())
     if whole.code != 0:
         return {"kills": 0, "problems": [f"undisturbed: {whole.err.strip()[-400:]}"]}
-    kills, problems, rounds = 0, [], 0
+    kills, rounds, problems = 0, 0, list[str]()
     while kills < given.kills and not problems:
         rounds += 1
-        sandbox = home / f"{recipe.stem}-{rounds}"
-        for faults in _kills(rng, whole.seconds, given.kills - kills):
-            ended, made = _run(recipe, sandbox, given, faults)
-            kills += ended.code is None
-            if ended.code == 0 and made != expected:
-                problems.append(f"another result: {_differing(made, expected)}")
-            if ended.code not in (None, 0):
-                problems.append(f"exit {ended.code}: {ended.err.strip()[-400:]}")
-            if ended.code == 0:
+        while True:
+            left_alone = kills == given.kills
+            after = None if left_alone else rng.uniform(0.05, 0.4) * whole.seconds
+            faults = Faults(kill_after_s=after)
+            ended, made = _run(recipe, home / f"{recipe.stem}-{rounds}", given, faults)
+            if left_alone or ended.code is not None:
                 break
+            kills += 1
+        if ended.code != 0:
+            problems.append(f"exit {ended.code}: {ended.err.strip()[-400:]}")
+        elif made != expected:
+            problems.append(f"another result: {differing(made, expected)}")
     return {"kills": kills, "rounds": rounds, "seconds": whole.seconds, "problems": problems}
-
-
-def _kills(rng: random.Random, seconds: float, count: int) -> Iterator[Faults]:
-    """Yield runs killed within a share of what a whole one takes, and one left alone."""
-    for _ in range(count):
-        yield Faults(kill_after_s=rng.uniform(0.05, 0.4) * seconds)
-    yield Faults()
 
 
 def _run(
@@ -130,22 +116,7 @@ def _run(
     ended = wait(start([*line, "--output", str(output)], sandbox, faults), LIMIT_S)
     broken = half_written(output)
     assert not broken, f"{recipe.stem}: {broken}"
-    return ended, _made(output) if ended.code == 0 else {}
-
-
-def _made(output: Path) -> dict[str, str]:
-    """Return hashes of all files, and what stands in the results of benches but times."""
-    benches = output.rglob("results.json")
-    told = {str(p): without_times(json.loads(p.read_text())["cells"]) for p in benches}
-    return contents(output) | {
-        str(Path(path).relative_to(output)): json.dumps(cells) for path, cells in told.items()
-    }
-
-
-def _differing(made: dict[str, str], expected: dict[str, str]) -> list[str]:
-    return sorted(
-        name for name in made.keys() | expected.keys() if made.get(name) != expected.get(name)
-    )
+    return ended, contents(output) if ended.code == 0 else {}
 
 
 if __name__ == "__main__":

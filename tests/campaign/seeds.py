@@ -1,15 +1,14 @@
 """The good inputs that a campaign damages: a task, models, and an artefact of each kind."""
 
-import json
-import subprocess
-import sys
+import shutil
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from tests.campaign.process import prepare, run
 from tests.pico import TEXTS, make_base
+from tests.recipes import write
 
 ROWS = 24
-SMALL = ("--limit", "12")
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Seeds:
     augmented: Path
     finetuned: Path
     head: Path
-    recipe: Path  # analyze, augment, finetune, bench on ``folder``
+    recipe: Path  # base, analyze, augment, finetune, bench on ``folder``
 
     @classmethod
     def at(cls, home: Path) -> "Seeds":
@@ -43,28 +42,27 @@ def rows(start: int = 0) -> list[dict[str, str]]:
 def make(home: Path) -> Seeds:
     """Make all of them below ``home``, by the command line itself."""
     seeds = Seeds.at(home)
-    seeds.folder.mkdir(parents=True)
-    _write(seeds.task, rows())
+    write(seeds.task, rows())
     make_base(seeds.base)
     for i, split in enumerate(("train", "validation", "test")):
-        _write(seeds.folder / f"{split}.jsonl", rows(i))
+        write(seeds.folder / f"{split}.jsonl", rows(i))
     seeds.tokenizer.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json"):
-        (seeds.tokenizer / name).write_bytes((seeds.base / name).read_bytes())
+        shutil.copy(seeds.base / name, seeds.tokenizer)
     seeds.recipe.write_text(_recipe(seeds), encoding="utf-8")
-    short = ("--epochs", "1", *SMALL)
-    model = ("--model", seeds.base)
-    _tasc("index", seeds.task, "--tokenizer", seeds.tokenizer, "--output", seeds.index)
-    augment = ("augment", seeds.task, "--tokenizer", seeds.tokenizer, "--budget", "5")
-    _tasc(*augment, "--output", seeds.augmented)
-    finetune = ("finetune", seeds.task, *model, *short, "--output")
-    _tasc(*finetune, seeds.finetuned, "--augmented", seeds.augmented, "--merge")
-    _tasc(*finetune, seeds.head, "--draft-head", "--max-new-tokens", "8")
+    tokenizer = (seeds.task, "--tokenizer", seeds.tokenizer)
+    finetune = ("finetune", seeds.task, "--model", seeds.base, "--epochs", "1", "--limit", "12")
+    for output, command in {
+        seeds.index: ("index", *tokenizer),
+        seeds.augmented: ("augment", *tokenizer, "--budget", "5"),
+        seeds.finetuned: (*finetune, "--augmented", seeds.augmented, "--merge"),
+        seeds.head: (*finetune, "--draft-head", "--max-new-tokens", "8"),
+    }.items():
+        prepare(home / "sandbox")
+        ended = run([*map(str, command), "--output", str(output)], home / "sandbox")
+        assert ended.code == 0, ended.err
+        shutil.rmtree(home / "sandbox")
     return seeds
-
-
-def _write(path: Path, samples: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in samples), encoding="utf-8")
 
 
 def _recipe(seeds: Seeds) -> str:
@@ -72,7 +70,9 @@ def _recipe(seeds: Seeds) -> str:
 name: small
 description: the whole chain on a few samples
 data: {{path: {seeds.folder}}}
+seed: 3
 steps:
+  made: {{command: base, preset: pico, vocabulary: 300, block: 32, epochs: 0.2, limit: 12}}
   look: {{command: analyze, tokenizer: {seeds.base}, limit: 12}}
   tokens: {{command: augment, tokenizer: {seeds.base}, budget: 5, limit: 12}}
   tuned:
@@ -85,8 +85,3 @@ steps:
     max_new_tokens: 8
     warmup: 0
 """
-
-
-def _tasc(*arguments: object) -> None:
-    command = [sys.executable, "-m", "tasc_cli.main", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True)

@@ -4,15 +4,15 @@ import gzip
 import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from random import Random
 
+from tests.benchmark.stub_server import Server, completion
 from tests.campaign import verdict
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import ROWS, Seeds
@@ -70,24 +70,7 @@ def _played(given: list[str], sandbox: Path, *, must_work: bool) -> list[str]:
 @contextmanager
 def _serving(seed: float, good: int, kind: str) -> Iterator[str]:
     """Serve in a process of its own: it answers ``good`` requests well, and then as ``kind``."""
-    door = socket.create_server(("127.0.0.1", 0), backlog=64)
-    port = door.getsockname()[1]
-    pid = os.fork()
-    if not pid:
-        try:
-            _serve(door, Random(seed), good, kind)
-        finally:
-            os._exit(0)
-    door.close()
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-
-def _serve(door: socket.socket, rng: Random, good: int, kind: str) -> None:
-    left = iter(range(good))
+    rng, left = Random(seed), iter(range(good))
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -97,22 +80,23 @@ def _serve(door: socket.socket, rng: Random, good: int, kind: str) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             chat = self.path.endswith("/chat/completions")
             if next(left, None) is not None:
-                made = 200, {}, completion(chat, "4" if chat else "yes", 1)
-            else:
-                made = BAD[kind](rng, chat, self)
-            if made:
+                _send(self, 200, {}, completion("4" if chat else "yes", 1, chat=chat))
+            elif made := BAD[kind](rng, chat, self):
                 _send(self, *made)
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """Ignore clients that went away."""
-
-    server = Server(door.getsockname(), Handler, bind_and_activate=False)
-    server.socket.close()
-    server.socket = door
-    server.serve_forever()
+    server = Server(("127.0.0.1", 0), Handler)
+    pid = os.fork()
+    if not pid:
+        try:
+            server.serve_forever()
+        finally:
+            os._exit(0)
+    server.server_close()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def _send(handler: BaseHTTPRequestHandler, status: int, more: dict[str, str], body: bytes) -> None:
@@ -125,36 +109,32 @@ def _send(handler: BaseHTTPRequestHandler, status: int, more: dict[str, str], bo
     handler.wfile.write(body)
 
 
-def completion(chat: bool, text: object, tokens: object = 1) -> bytes:
-    """Return the body of an answer, whatever its parts are."""
-    choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
-    return json.dumps({"choices": [choice], "usage": {"completion_tokens": tokens}}).encode()
-
-
 def _counts(rng: Random, chat: bool, _: object) -> Answer:
     odd = ("1e999", "9" * 401, "9" * 5000, "-1", "1e18", "true", "null", '"1"', "[]", "0.5", "NaN")
-    return 200, {}, completion(chat, "yes", 7).replace(b" 7}", f" {rng.choice(odd)}}}".encode())
+    return (
+        200,
+        {},
+        completion("yes", 7, chat=chat).replace(b" 7}", f" {rng.choice(odd)}}}".encode()),
+    )
 
 
 def _texts(rng: Random, chat: bool, _: object) -> Answer:
     odd = (None, 4, [], {"a": 1}, "\ud800", "\x00\x1b[31m", "4 " * 100_000, "", "</think>" * 999)
-    return 200, {}, completion(chat, rng.choice(odd))
+    return 200, {}, completion(rng.choice(odd), 1, chat=chat)
 
 
 def _bodies(rng: Random, chat: bool, _: object) -> Answer:
-    good = completion(chat, "4")
+    good = completion("4", 1, chat=chat)
     odd = [DEEP, b'{"a":' * 99_999, b"", b"null", b"[]", b"\xff\xfe", b"\xef\xbb\xbf" + good]
     odd += [good[:-9], good + good, good.replace(b"choices", b"choice"), b'{"choices": []}']
     return rng.choice((200, 200, 201, 500)), {}, rng.choice(odd)
 
 
 def _encoded(rng: Random, chat: bool, _: object) -> Answer:
-    name = rng.choice(
-        ("gzip", "x-gzip", "br", "zstd", "deflate", "gzip, gzip", "x", "identity, gzip")
-    )
-    body = completion(chat, "4")
+    names = ("gzip", "x-gzip", "br", "zstd", "deflate", "gzip, gzip", "x", "identity, gzip")
+    body = completion("4", 1, chat=chat)
     made = rng.choice((body, gzip.compress(body), _bomb(), gzip.compress(_bomb())))
-    return rng.choice((200, 500)), {"Content-Encoding": name}, made
+    return rng.choice((200, 500)), {"Content-Encoding": rng.choice(names)}, made
 
 
 @cache
@@ -167,16 +147,13 @@ def _headers(rng: Random, chat: bool, _: object) -> Answer:
     odd += [("Content-Type", f"text/html; charset={name}") for name in ("utf-7", "zlib", "no")]
     odd += [("Content-Type", "text/event-stream"), ("Retry-After", "9" * 99)]
     odd += [("Transfer-Encoding", "chunked"), ("X", "x" * 300_000), ("Set-Cookie", "a=b\x01")]
-    return rng.choice((200, 200, 500)), dict([rng.choice(odd)]), completion(chat, "4")
+    return rng.choice((200, 200, 500)), dict([rng.choice(odd)]), completion("4", 1, chat=chat)
 
 
 def _statuses(rng: Random, *_: object) -> Answer:
     status = rng.choice((204, 301, 307, 401, 403, 404, 408, 409, 418, 429, 500, 503, 999))
-    return (
-        status,
-        {"Location": rng.choice(("/", "http://10.0.0.1/", "file:///etc/passwd", ""))},
-        b"",
-    )
+    location = rng.choice(("/", "http://10.0.0.1/", "file:///etc/passwd", ""))
+    return status, {"Location": location}, b""
 
 
 def _endless(rng: Random, _: bool, handler: BaseHTTPRequestHandler) -> None:
@@ -198,20 +175,14 @@ def _dripping(rng: Random, _: bool, handler: BaseHTTPRequestHandler) -> None:
 
 
 def _junk(rng: Random, _: bool, handler: BaseHTTPRequestHandler) -> None:
-    odd = (
-        b"",
-        bytes(99),
-        b"HTTP/9.9 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
-    )
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"
+    odd = (b"", bytes(99), b"HTTP/9.9 abc\r\n\r\n", begun)
     handler.wfile.write(rng.choice(odd))
 
 
 Bad = Callable[[Random, bool, BaseHTTPRequestHandler], Answer | None]
 BAD: dict[str, Bad] = {
-    made.__name__[1:]: made
-    for made in (
-        *(_counts, _texts, _bodies, _encoded, _headers),
-        *(_statuses, _endless, _dripping, _junk),
-    )
+    **{"counts": _counts, "texts": _texts, "bodies": _bodies, "encoded": _encoded},
+    **{"headers": _headers, "statuses": _statuses, "endless": _endless, "dripping": _dripping},
+    "junk": _junk,
 }

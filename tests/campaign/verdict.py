@@ -16,7 +16,6 @@ _ACTIONS = re.compile(
     r"shorten|split|take|tell|train|try|type|unpack|unset|use|wait|write)\b"
 )
 MEMORY = 256 << 20  # bytes that data from elsewhere may take
-_CLAUSE = re.compile(r"(?:[;:,(?]|\b(?:or|and|then|first)\b)\s*")
 _CHOICE = re.compile(r",? (?:or|and|then|first),? ")
 _QUOTED = re.compile(r"\{[^{}]*\}|(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`")
 # What a recipe prints before the step that fails, and a command on columns that it recognised.
@@ -63,14 +62,9 @@ def _refusal(ended: Ended) -> list[str]:
         found.append("stdout of a refusal")
     if len(lines) != len(steps) + 1 or not lines[-1].startswith("error: "):
         found.append(f"not one line: {ended.err[-400:]!r}")
-    elif not says_what_to_do(lines[-1]):
+    elif not ends_in_an_order(lines[-1]):
         found.append(f"no action: {lines[-1]}")
     return found
-
-
-def says_what_to_do(line: str) -> bool:
-    """Say whether one of the last clauses of an error's line is an order."""
-    return any(_ACTIONS.match(clause) for clause in _CLAUSE.split(line)[-6:])
 
 
 def ends_in_an_order(line: str) -> bool:
@@ -85,12 +79,8 @@ def ends_in_an_order(line: str) -> bool:
 def leftovers(sandbox: Path, *, resumable: bool) -> list[str]:
     """Name what a run left outside of its output; a checkpoint may stay for one that goes on."""
     made = [path.name for path in (sandbox / "made").iterdir() if path.name != "out"]
-    if (
-        resumable
-        and made == [".out.work"]
-        and len(list((sandbox / "made/.out.work").iterdir())) > 1
-    ):
-        made = []
+    if resumable and made == [".out.work"]:
+        made = made if len(list((sandbox / "made/.out.work").iterdir())) < 2 else []
     away = [path.name for name in ("cwd", "tmp") for path in (sandbox / name).iterdir()]
     return sorted(made + away)
 
@@ -104,24 +94,21 @@ def half_written(output: Path) -> list[str]:
         whole = all((step / "manifest.json").is_file() and not half_written(step) for step in steps)
         return [] if whole else ["half-written"]
     try:
-        manifest = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
-        files = {
-            p: hashlib.sha256((output / p).read_bytes()).hexdigest() for p in manifest["files"]
-        }
+        files = json.loads((output / "manifest.json").read_text(encoding="utf-8"))["files"]
+        whole = all(
+            hashlib.sha256((output / p).read_bytes()).hexdigest() == files[p] for p in files
+        )
     except (OSError, ValueError, KeyError) as error:
         return [f"half-written: {error}"]
-    return [] if files == manifest["files"] else ["half-written"]
+    return [] if whole else ["half-written"]
 
 
 def state(folder: Path) -> str:
     """Hash names, kinds, and contents of regular files below ``folder``; links are not followed."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        digest.update(
-            f"{path.relative_to(folder)}\0{path.lstat().st_mode}\0".encode(
-                "utf-8", "surrogateescape"
-            )
-        )
+        stated = f"{path.relative_to(folder)}\0{path.lstat().st_mode}\0"
+        digest.update(stated.encode("utf-8", "surrogateescape"))
         if path.is_file() and not path.is_symlink():
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -7,8 +7,6 @@ TEXTS = (
     "intent: alarm_set, slot fills: {time: nine am, date: friday}",
     "naïve café über 日本語 😀 tab\tand\nline",
 )
-
-
 SAMPLES = (
     " in the house",
     "naïve 😀😀 x",
@@ -20,13 +18,13 @@ SAMPLES = (
 )
 
 
-def train(size=400):
+def train():
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
+        vocab_size=400,
         special_tokens=["<|endoftext|>"],
         initial_alphabet=alphabet,
         show_progress=False,

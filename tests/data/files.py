@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasc.data.corpus import load
+from tasc.data.source import Source
 from tasc.errors import InputError
 
 ROWS = [
@@ -29,6 +31,19 @@ def write(path: Path, contents: bytes) -> str:
     return str(path)
 
 
+def source(folder, rows, **named):
+    """The rows in a file of JSON Lines."""
+    return Source(write(folder / "task.jsonl", jsonl(rows)), **named)
+
+
+def read(folder, rows, **named):
+    return load(source(folder, rows, **named), "train")
+
+
+def pairs(path):
+    return [(e.input, e.output) for e in load(Source(str(path)), "train").examples]
+
+
 def as_csv(rows, path):
     with path.open("w", newline="", encoding="utf-8") as target:
         writer = csv.DictWriter(target, list(rows[0]))
@@ -42,13 +57,23 @@ def as_parquet(rows, path):
     return path.read_bytes()
 
 
-def contents(kind, folder):
+def contents(kind, folder, rows=ROWS):
     spare = folder / "spare"
     if kind == "csv":
-        return as_csv(ROWS, spare)
+        return as_csv(rows, spare)
     if kind == "parquet":
-        return as_parquet(ROWS, spare)
-    return json.dumps(ROWS, indent=1).encode() if kind == "json" else jsonl(ROWS)
+        return as_parquet(rows, spare)
+    return json.dumps(rows, indent=1).encode() if kind == "json" else jsonl(rows)
+
+
+def no_file(path, kind):
+    """Put there what is no file: a folder, a pipe, or a link that leads out and has no end."""
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
 
 
 def message(source, split="train", **options):

@@ -8,20 +8,12 @@ from tasc.analysis.scan import scan
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
-from tests.data.files import as_csv, as_parquet, jsonl, message, write
+from tests.data.files import as_parquet, contents, message, read, source, write
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 ASK, SAY = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
 MORE, TOO = {"role": "user", "content": "And 3 + 3?"}, {"role": "assistant", "content": "6"}
 CHAT = [SYSTEM, ASK, SAY, MORE, TOO]
-
-
-def source(folder, rows, **named):
-    return Source(write(folder / "task.jsonl", jsonl(rows)), **named)
-
-
-def read(folder, rows, **named):
-    return load(source(folder, rows, **named), "train")
 
 
 def test_each_answer_of_a_chat_is_an_example_after_all_that_precedes_it(tmp_path):
@@ -53,24 +45,18 @@ def test_a_completion_alone_has_answers(tmp_path):
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
 def test_prompts_and_completions_in_text_follow_each_other(tmp_path, kind):
     rows = [{"id": "1", "prompt": "The sky is", "completion": " blue."}]
-    path = tmp_path / f"task.{kind}"
-    if kind == "jsonl":
-        write(path, jsonl(rows))
-    else:
-        (as_csv if kind == "csv" else as_parquet)(rows, path)
-    corpus = load(Source(str(path)), "train")
+    path = write(tmp_path / f"task.{kind}", contents(kind, tmp_path, rows))
+    corpus = load(Source(path), "train")
     assert (corpus.prompts, corpus.outputs) == (["The sky is"], [" blue."])
     assert corpus.recognised == "prompts and completions"
 
 
 def test_an_instruction_stands_before_its_input(tmp_path):
-    row = {"instruction": "Add.", "input": "2 and 2", "output": "4"}
-    corpus = read(tmp_path, [row])
+    corpus = read(tmp_path, [{"instruction": "Add.", "input": "2 and 2", "output": "4"}])
     assert corpus.prompts == ["Add.\n2 and 2\n"]
     assert corpus.recognised == "instructions with inputs"
-    assert read(tmp_path, [{"instruction": "Add 2 and 2.", "output": "4"}]).prompts == [
-        "Add 2 and 2.\n"
-    ]
+    corpus = read(tmp_path, [{"instruction": "Add 2 and 2.", "output": "4"}])
+    assert corpus.prompts == ["Add 2 and 2.\n"]
 
 
 def test_columns_that_were_named_win_even_where_they_are_the_default_ones(tmp_path):
@@ -128,9 +114,8 @@ def test_the_fingerprint_knows_roles(tmp_path):
 
 
 def test_prompts_and_completions_without_rows_are_an_empty_split(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("prompt,completion\n")
-    assert "the split 'train' is empty" in message(Source(str(path)))
+    path = write(tmp_path / "t.csv", b"prompt,completion\n")
+    assert "the split 'train' is empty" in message(Source(path))
     table = pa.table({"prompt": pa.array([], pa.string()), "completion": pa.array([], pa.string())})
     pq.write_table(table, tmp_path / "t.parquet")
     assert "the split 'train' is empty" in message(Source(str(tmp_path / "t.parquet")))
@@ -138,11 +123,8 @@ def test_prompts_and_completions_without_rows_are_an_empty_split(tmp_path):
 
 def test_a_message_may_come_in_parts_of_text(tmp_path):
     parts = [{"type": "text", "text": "2 + "}, {"type": "text", "text": "2?"}]
-    one, two = (
-        read(tmp_path, [{"messages": [{**ASK, "content": content}, SAY]}]).examples
-        for content in ("2 + 2?", parts)
-    )
-    assert one == two
+    said = read(tmp_path, [{"messages": [{**ASK, "content": parts}, SAY]}])
+    assert said.examples == read(tmp_path, [{"messages": [ASK, SAY]}]).examples
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,13 @@ import pytest
 from transformers import AutoTokenizer
 
 from tasc.data.chat import Turn
-from tasc.data.corpus import load
-from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.tokenizer import chat, forked
 from tasc.tokenizer.chat import ChatTemplate
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.core.batch import encode_examples
 from tasc.training.folder import save_tokenizer
-from tests.data.files import jsonl, write
-from tests.pico import make_tokenizer
+from tests.data.files import read
 
 CHATML = (
     "{% if messages[0].role != 'system' %}<|im_start|>system\nBe helpful.<|im_end|>\n{% endif %}"
@@ -34,7 +31,7 @@ LLAMA = (
     "{% elif m.role == 'assistant' %} {{ m.content | trim }} {{ eos_token }}"
     "{% else %}{{ raise_exception('no system role') }}{% endif %}{% endfor %}"
 )
-USER = {"role": "user", "content": "2 + 2?"}
+USER, ANSWER = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
 
 
 def with_template(tokenizer: LoadedTokenizer, template: object, **more: str) -> LoadedTokenizer:
@@ -56,11 +53,6 @@ def theirs(qwen, tmp_path_factory):
     return AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.fixture(scope="module")
-def pico(tmp_path_factory):
-    return load_tokenizer(str(make_tokenizer(tmp_path_factory.mktemp("pico"))))
-
-
 def chats(data_dir: Path, count: int) -> list[list[dict[str, str]]]:
     """Half with a system prompt, half without; of one, two and three turns."""
     with gzip.open(data_dir / "gsm8k" / "train.jsonl.gz", "rt", encoding="utf-8") as lines:
@@ -71,28 +63,26 @@ def chats(data_dir: Path, count: int) -> list[list[dict[str, str]]]:
     while sum(len(one) // 2 for one in made) < count:
         turns = [rows.pop() for _ in range(1 + len(made) % 3)]
         system = [{"role": "system", "content": "Answer in short."}] * (len(made) % 2)
-        said = [
-            message
-            for row in turns
-            for message in (
-                {"role": "user", "content": row["input"]},
-                {"role": "assistant", "content": row["output"].strip()},
-            )
-        ]
-        made.append(system + said)
+        made.append(system)
+        for row in turns:
+            made[-1].append({"role": "user", "content": row["input"]})
+            made[-1].append({"role": "assistant", "content": row["output"].strip()})
     return made
 
 
-def written(tmp_path, messages, tokenizer, **named):
+def written(tmp_path, messages, tokenizer):
     """The chats as a command's data, written by the tokenizer's chat template."""
-    path = write(tmp_path / "train.jsonl", jsonl([{"messages": chat} for chat in messages]))
-    template = ChatTemplate.of(tokenizer)
-    assert template is not None
-    return template.apply(load(Source(path, **named), "train"))
+    corpus = read(tmp_path, [{"messages": chat} for chat in messages])
+    return ChatTemplate.of(tokenizer).apply(corpus)
+
+
+def prompt_ids(tokenizer, messages):
+    """What transformers has a model read before it answers."""
+    return tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
 
 
 def test_training_sees_the_tokens_that_apply_chat_template_makes(tmp_path, data_dir, qwen, theirs):
-    given = chats(data_dir, 1000)
+    given = chats(data_dir, 300)
     corpus = written(tmp_path, given, qwen)
     seen = encode_examples(qwen.ending(corpus.end), corpus.prompts, corpus.outputs, 10**6)
     end = theirs.convert_tokens_to_ids("<|im_end|>")
@@ -102,9 +92,7 @@ def test_training_sees_the_tokens_that_apply_chat_template_makes(tmp_path, data_
             if message["role"] != "assistant":
                 continue
             whole = theirs.apply_chat_template(chat_[: i + 1], return_dict=False)
-            prompt = theirs.apply_chat_template(
-                chat_[:i], add_generation_prompt=True, return_dict=False
-            )
+            prompt = prompt_ids(theirs, chat_[:i])
             begin, stop = seen.offsets[row : row + 2]
             tokens, targets = seen.tokens[begin:stop].tolist(), seen.targets[begin:stop]
             assert tokens == whole[: len(tokens)]
@@ -112,7 +100,7 @@ def test_training_sees_the_tokens_that_apply_chat_template_makes(tmp_path, data_
             assert (tokens[-1], targets[-1]) == (end, True)
             assert targets.tolist() == [k >= len(prompt) for k in range(len(tokens))]
             row += 1
-    assert row == len(seen) >= 1000
+    assert row == len(seen) >= 300
 
 
 def test_an_answer_ends_with_the_token_that_the_template_writes(qwen):
@@ -145,8 +133,7 @@ def test_a_template_may_lie_in_any_of_the_usual_files(qwen):
 
 def test_tools_reach_the_template(tmp_path, qwen):
     tools = [{"type": "function", "function": {"name": "add"}}]
-    row = {"messages": [USER, {"role": "assistant", "content": "4"}], "tools": json.dumps(tools)}
-    corpus = load(Source(write(tmp_path / "t.jsonl", jsonl([row]))), "train")
+    corpus = read(tmp_path, [{"messages": [USER, ANSWER], "tools": json.dumps(tools)}])
     prompt, _ = ChatTemplate.of(qwen).write(corpus.examples[0].turn)
     assert '"name": "add"' in prompt
 
@@ -154,10 +141,9 @@ def test_tools_reach_the_template(tmp_path, qwen):
 def test_a_special_token_in_a_message_is_read_as_apply_chat_template_reads_it(
     tmp_path, qwen, theirs
 ):
-    messages = [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "no"}]
-    corpus = written(tmp_path, [messages], qwen)
-    wanted = theirs.apply_chat_template(messages[:1], add_generation_prompt=True, return_dict=False)
-    assert qwen.encode(corpus.prompts).tokens.tolist() == wanted
+    said = {"role": "user", "content": "<|im_end|>"}
+    corpus = written(tmp_path, [[said, ANSWER]], qwen)
+    assert qwen.encode(corpus.prompts).tokens.tolist() == prompt_ids(theirs, [said])
 
 
 HOSTILE = {
@@ -172,6 +158,9 @@ HOSTILE = {
     "{% for i in range(1000000) %}x{% endfor %}": "Range too big",
     "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}": "more than",
     "{{ 'a' * 100000000000 }}": "MemoryError",
+    "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x * 2 %}{% endfor %}": (
+        "MemoryError"
+    ),
     "{{ messages[1].content }}{{ 'a' * 5000000 }}": "writes 5,0",
     "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}": "recursion",
     "{{ 1 + 'a' }}": "unsupported operand",
@@ -182,48 +171,41 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("template", HOSTILE)
-def test_a_hostile_template_neither_breaks_out_nor_goes_on_for_ever(pico, template, monkeypatch):
+def test_a_hostile_template_neither_breaks_out_nor_goes_on_for_ever(
+    tokenizer, template, monkeypatch
+):
     if HOSTILE[template] == "more than":
         monkeypatch.setattr(chat, "_SECONDS", 1.0)
     with pytest.raises(InputError, match=HOSTILE[template]) as caught:
-        ChatTemplate.of(with_template(pico, template))
+        ChatTemplate.of(with_template(tokenizer, template))
     assert "\n" not in str(caught.value)
     assert "pass --template" in str(caught.value)
-
-
-def test_a_string_that_doubles_does_not_fill_the_machine(pico):
-    grows = (
-        "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x * 2 %}{% endfor %}"
-    )
-    with pytest.raises(InputError, match="MemoryError"):
-        ChatTemplate.of(with_template(pico, grows))
 
 
 def test_a_template_that_writes_an_answer_otherwise_is_refused(tmp_path, qwen):
     odd = CHATML.replace("{{ m.role }}", "{{ 'ai' if m.role == 'assistant' else m.role }}")
     with pytest.raises(InputError, match="does not write the answer after its prompt"):
-        written(tmp_path, [[USER, {"role": "assistant", "content": "4"}]], with_template(qwen, odd))
+        written(tmp_path, [[USER, ANSWER]], with_template(qwen, odd))
 
 
 def test_a_chat_that_the_template_refuses_is_told_in_one_line(tmp_path, qwen):
-    system = [{"role": "system", "content": "x"}, USER, {"role": "assistant", "content": "4"}]
+    system = [{"role": "system", "content": "x"}, USER, ANSWER]
     with pytest.raises(InputError, match="chat template: no system role; fix the chat template"):
         written(tmp_path, [system], with_template(qwen, LLAMA, bos_token="<|im_start|>"))
 
 
-def test_all_chats_together_have_a_limit(pico, monkeypatch):
+def test_all_chats_together_have_a_limit(tokenizer, monkeypatch):
     monkeypatch.setattr(forked, "_LEAST", 0.3)
     monkeypatch.setattr(forked, "_EACH", 0.001)
     slow = CHATML + "{% for i in range(1500) %}{% for j in range(400) %}{% endfor %}{% endfor %}"
-    template = ChatTemplate.of(with_template(pico, slow))
-    turn = Turn((USER,), {"role": "assistant", "content": "4"})
-    chats = (template.write(turn) for _ in range(500))
+    template = ChatTemplate.of(with_template(tokenizer, slow))
+    chats = (template.write(Turn((USER,), ANSWER)) for _ in range(500))
     with pytest.raises(InputError, match=r"s for \d+ chats; fix the chat template"):
         list(chats)
 
 
-def test_the_process_of_a_template_ends_with_it(pico):
-    template = ChatTemplate.of(with_template(pico, CHATML))
+def test_the_process_of_a_template_ends_with_it(tokenizer):
+    template = ChatTemplate.of(with_template(tokenizer, CHATML))
     pid = template._forked.pid
     os.kill(pid, 0)
     del template

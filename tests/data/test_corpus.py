@@ -9,48 +9,38 @@ from tasc.data.corpus import load, splits
 from tasc.data.source import Source
 from tasc.errors import InputError, UnavailableError
 from tests.cli import tasc
-from tests.data.files import ROWS, as_csv, contents, jsonl, message, write
+from tests.data.files import ROWS, as_csv, contents, jsonl, message, pairs, read, source, write
 from tests.pico import make_tokenizer
+
+OUTPUTS = [row["output"] for row in ROWS]
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
 @pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
 def test_every_kind_of_file_gives_the_same_examples(tmp_path, kind, packed):
-    path = write(tmp_path / f"task.{kind}{packed}", contents(kind, tmp_path))
+    path = write(tmp_path / f"other.{kind}{packed}", contents(kind, tmp_path))
     corpus = load(Source(path, template="{id}: {input}\n"), "train")
-    assert [(e.input, e.output) for e in corpus.examples] == [
-        (row["input"], row["output"]) for row in ROWS
-    ]
+    assert pairs(path) == [(row["input"], row["output"]) for row in ROWS]
     assert corpus.prompts[0] == "1: wake me at nine\n"
-    reference = write(tmp_path / "reference.jsonl", jsonl(ROWS))
-    wanted = load(Source(reference, template="{id}: {input}\n"), "train")
-    assert corpus.fingerprint == wanted.fingerprint
+    assert corpus.fingerprint == read(tmp_path, ROWS, template="{id}: {input}\n").fingerprint
 
 
 def test_a_json_file_may_hold_one_object_a_line(tmp_path):
     path = write(tmp_path / "task.json", jsonl(ROWS))
-    assert load(Source(path), "train").outputs == [row["output"] for row in ROWS]
-
-
-def test_reading_leaves_nothing_in_the_folder_of_the_user(tmp_path):
-    as_csv(ROWS, tmp_path / "task.csv")
-    load(Source(str(tmp_path / "task.csv")), "train")
-    assert [path.name for path in tmp_path.iterdir()] == ["task.csv"]
+    assert load(Source(path), "train").outputs == OUTPUTS
 
 
 @pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.csv", "\t"), ("t.tsv", "\t")])
 def test_semicolons_and_tabs_separate_too(tmp_path, name, separator):
     text = 'input;output\n"a; b, c";d,e\n'.replace(";", separator)
-    write(tmp_path / name, text.encode())
-    (example,) = load(Source(str(tmp_path / name)), "train").examples
-    assert (example.prompt, example.output) == (f"a{separator} b, c\n", "d,e")
+    assert pairs(write(tmp_path / name, text.encode())) == [(f"a{separator} b, c", "d,e")]
 
 
-def test_csv_text_is_taken_as_it_stands(tmp_path):
+def test_csv_text_is_taken_as_it_stands_and_nothing_is_left_in_the_folder(tmp_path):
     rows = [{"input": "007", "output": "NA"}, {"input": "1e3", "output": "true"}]
     as_csv(rows, tmp_path / "task.csv")
-    corpus = load(Source(str(tmp_path / "task.csv")), "train")
-    assert [(e.input, e.output) for e in corpus.examples] == [("007", "NA"), ("1e3", "true")]
+    assert pairs(tmp_path / "task.csv") == [("007", "NA"), ("1e3", "true")]
+    assert [path.name for path in tmp_path.iterdir()] == ["task.csv"]
 
 
 def test_a_folder_has_the_splits_its_files_are_named_after(tmp_path):
@@ -59,20 +49,18 @@ def test_a_folder_has_the_splits_its_files_are_named_after(tmp_path):
     write(tmp_path / "test-00000-of-00002.jsonl", jsonl(ROWS[:2]))
     write(tmp_path / "test-00001-of-00002.jsonl", jsonl(ROWS[2:]))
     write(tmp_path / "labels.jsonl", jsonl([{"label": 1}]))
-    source = Source(str(tmp_path))
-    assert splits(source) == ["train", "validation", "test"]
+    folder = Source(str(tmp_path))
+    assert splits(folder) == ["train", "validation", "test"]
     for name in ("validation", "valid", "dev"):
-        assert load(source, name).split == "validation"
-    assert load(source, "test").outputs == [row["output"] for row in ROWS]
+        assert load(folder, name).split == "validation"
+    assert load(folder, "test").outputs == OUTPUTS
 
 
 def test_a_single_file_is_the_training_split(tmp_path):
-    path = write(tmp_path / "task.jsonl", jsonl(ROWS))
-    assert splits(Source(path)) == ["train"]
-    assert (
-        message(Source(path), "test")
-        == f"{path}: no split 'test'; it has train: choose one of them"
-    )
+    given = source(tmp_path, ROWS)
+    assert splits(given) == ["train"]
+    said = f"{given.path}: no split 'test'; it has train: choose one of them"
+    assert message(given, "test") == said
 
 
 def test_a_list_valued_column_is_taken_as_words(tmp_path):
@@ -80,41 +68,33 @@ def test_a_list_valued_column_is_taken_as_words(tmp_path):
         {"tokens": ["do", "n't", "New York"], "output": ["A", "B"]},
         {"tokens": [], "output": "C D"},
     ]
-    corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows)), input_column="tokens"), "train")
+    corpus = read(tmp_path, rows, input_column="tokens")
     assert corpus.examples[0].input == "do n't New York"
-    read = next(corpus.rows())
-    assert read.input_words == (("do", "n't", "New York"), ())
-    assert read.output_words == (("A", "B"), ("C", "D"))
+    first = next(corpus.rows())
+    assert first.input_words == (("do", "n't", "New York"), ())
+    assert first.output_words == (("A", "B"), ("C", "D"))
     assert corpus.prompts[0] == "do n't New York\n"
 
 
 def test_text_has_no_list_of_words_and_is_split_at_whitespace_where_they_are_counted(tmp_path):
-    rows = [{"input": " a  b\nc ", "output": "x"}]
-    corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train")
+    corpus = read(tmp_path, [{"input": " a  b\nc ", "output": "x"}])
     assert next(corpus.rows()).input_words is None
     assert scan(corpus).input.words.words == 3
 
 
-def test_scalars_become_text(tmp_path):
-    rows = [{"input": 7, "output": 1.5}, {"input": None, "output": True}]
-    corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train")
-    assert [(e.input, e.output) for e in corpus.examples] == [("7", "1.5"), ("", "true")]
-
-
-def test_unused_columns_may_hold_anything(tmp_path):
-    rows = [{**ROWS[0], "extra": 1}, {**ROWS[1], "extra": {"deep": [[]]}}]
-    assert len(load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train").examples) == 2
+def test_scalars_become_text_and_unused_columns_may_hold_anything(tmp_path):
+    deep = {"input": None, "output": True, "extra": {"deep": [[]]}}
+    rows = [{"input": 7, "output": 1.5, "extra": 1}, deep]
+    assert pairs(source(tmp_path, rows).path) == [("7", "1.5"), ("", "true")]
 
 
 def test_rows_with_an_empty_output_are_dropped_and_counted(tmp_path):
-    rows = [*ROWS, {"input": "x", "output": " "}, {"input": "y", "output": None}]
-    corpus = load(Source(write(tmp_path / "t.jsonl", jsonl(rows))), "train")
+    corpus = read(tmp_path, [*ROWS, {"input": "x", "output": " "}, {"input": "y", "output": None}])
     assert (len(corpus.examples), corpus.dropped) == (3, 2)
 
 
 def test_a_step_tells_how_many_examples_it_leaves_out(capsys, tmp_path):
     folder, tokenizer = tmp_path / "task", make_tokenizer(tmp_path / "tokenizer")
-    folder.mkdir()
     empty = {"input": "x", "output": ""}
     write(folder / "train.jsonl", jsonl([*ROWS, empty, empty]))
     write(folder / "validation.jsonl", jsonl([*ROWS, empty]))
@@ -126,62 +106,42 @@ def test_a_step_tells_how_many_examples_it_leaves_out(capsys, tmp_path):
 
 
 def test_space_lines_and_a_byte_order_mark_are_passed_over(tmp_path):
-    path = write(
-        tmp_path / "t.jsonl", b"\xef\xbb\xbf" + jsonl(ROWS[:1]) + b"\n  \n" + jsonl(ROWS[1:])
-    )
-    assert load(Source(path), "train").outputs == [row["output"] for row in ROWS]
+    lines = b"\xef\xbb\xbf" + jsonl(ROWS[:1]) + b"\n  \n" + jsonl(ROWS[1:])
+    assert load(Source(write(tmp_path / "t.jsonl", lines)), "train").outputs == OUTPUTS
 
 
 def test_a_limit_draws_the_same_sample_for_the_same_seed_in_the_original_order(tmp_path):
-    rows = [{"input": str(n), "output": f"o{n}"} for n in range(100)]
-    source = Source(write(tmp_path / "t.jsonl", jsonl(rows)))
-    first = load(source, "train", limit=20, seed=1)
+    given = source(tmp_path, [{"input": str(n), "output": f"o{n}"} for n in range(100)])
+    first = load(given, "train", limit=20, seed=1)
     numbers = [int(e.input) for e in first.examples]
     assert len(set(numbers)) == 20
     assert numbers == sorted(numbers)
-    assert load(source, "train", limit=20, seed=1).fingerprint == first.fingerprint
-    assert load(source, "train", limit=20, seed=2).fingerprint != first.fingerprint
-    assert load(source, "train", limit=1000).fingerprint == load(source, "train").fingerprint
+    assert load(given, "train", limit=20, seed=1).fingerprint == first.fingerprint
+    assert load(given, "train", limit=20, seed=2).fingerprint != first.fingerprint
+    assert load(given, "train", limit=1000).fingerprint == load(given, "train").fingerprint
 
 
 def test_the_fingerprint_tells_prompts_and_words_apart(tmp_path):
-    path = write(
-        tmp_path / "t.jsonl", jsonl([{"input": "a b", "words": ["a", "b"], "output": "x"}])
-    )
-    marks = {
-        load(source, "train").fingerprint
-        for source in (
-            Source(path),
-            Source(path, template="{input}"),
-            Source(path, input_column="words"),
-        )
-    }
-    assert len(marks) == 3
+    rows = [{"input": "a b", "words": ["a", "b"], "output": "x"}]
+    ways = ({}, {"template": "{input}"}, {"input_column": "words"})
+    assert len({read(tmp_path, rows, **named).fingerprint for named in ways}) == 3
 
 
-def test_a_template_fills_in_columns_and_keeps_braces(tmp_path):
-    rows = [{"question": "why?", "context": "so", "answer": "because"}]
-    path = write(tmp_path / "t.jsonl", jsonl(rows))
-    source = Source(path, "question", "answer", "{{q}} {input} | {question} | {context}\n")
-    assert load(source, "train").prompts == ["{q} why? | why? | so\n"]
+def test_a_template_fills_in_columns_cuts_them_and_keeps_braces(tmp_path):
+    rows = [{"question": "why?", "context": "so long", "answer": "because"}]
+    template = "{{q}} {input} | {question:.99} | {context:.2}\n"
+    named = {"input_column": "question", "output_column": "answer", "template": template}
+    assert read(tmp_path, rows, **named).prompts == ["{q} why? | why? | so\n"]
 
 
 def test_the_first_column_of_a_template_without_input_is_the_input(tmp_path):
-    path = tmp_path / "task.csv"
-    path.write_text("text,place,label\nred,here,a\n")
-    source = Source(str(path), output_column="label", template="{text} ({place}):\n")
-    corpus = load(source, "train")
+    path = write(tmp_path / "task.csv", b"text,place,label\nred,here,a\n")
+    given = Source(path, output_column="label", template="{text} ({place}):\n")
+    corpus = load(given, "train")
     assert corpus.prompts == ["red (here):\n"]
     assert corpus.examples[0].input == "red"
     with pytest.raises(InputError, match="no column 'input'"):
-        load(replace(source, template="{input} ({place}):\n"), "train")
-
-
-def test_a_template_cuts_a_column(tmp_path):
-    path = write(tmp_path / "t.jsonl", jsonl([{"input": "a long text", "output": "x"}]))
-    assert load(Source(path, template="{input:.6}|{input:.99}"), "train").prompts == [
-        "a long|a long text"
-    ]
+        load(replace(given, template="{input} ({place}):\n"), "train")
 
 
 @pytest.fixture
@@ -199,10 +159,9 @@ def hub(monkeypatch):
 def test_a_data_set_of_the_hub_is_read_like_a_file(hub):
     assert splits(hub) == ["train", "dev"]
     corpus = load(hub, "validation")
-    assert (corpus.split, corpus.outputs) == ("dev", [row["output"] for row in ROWS])
-    assert message(hub, "test").startswith(
-        "someone/some-task: no split 'test'; it has train, dev: "
-    )
+    assert (corpus.split, corpus.outputs) == ("dev", OUTPUTS)
+    line = message(hub, "test")
+    assert line.startswith("someone/some-task: no split 'test'; it has train, dev: ")
     line = message(Source(hub.path, "text"))
     assert "someone/some-task (train): no column 'text'; it has id, input, output: " in line
 

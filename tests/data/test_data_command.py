@@ -13,9 +13,8 @@ import tasc
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import encode_examples
-from tests.cli import done
-from tests.cli import tasc as run
-from tests.data.files import jsonl, write
+from tests.cli import done, printed, refused
+from tests.data.files import source
 from tests.data.test_chat_template import CHATML
 from tests.pico import make_tokenizer
 
@@ -24,44 +23,40 @@ STEERING = "\x1b[31m\u202e"
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return make_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+def plain(tokenizer):
+    return tokenizer.path
 
 
 @pytest.fixture
 def task(tmp_path):
-    return write(tmp_path / "train.jsonl", jsonl(ROWS))
+    return source(tmp_path, ROWS).path
 
 
 def inspected(task, tokenizer, **options):
     return tasc.inspect_data(tasc.DataOptions(source=task, tokenizer=str(tokenizer), **options))
 
 
-def test_the_tokens_are_those_that_training_reads_and_learns(task, plain):
-    found, tokenizer = inspected(task, plain), load_tokenizer(str(plain))
-    prompts, outputs = [row["input"] + "\n" for row in ROWS], [row["output"] for row in ROWS]
-    seen = encode_examples(tokenizer, prompts, outputs, 512)
-    shown = [token for sample in found.samples for token in sample.tokens]
-    assert [token.id for token in shown] == seen.tokens.tolist()
-    assert [token.state == "learnt" for token in shown] == seen.targets.tolist()
+def encoded(tokenizer, rows, most):
+    """What a training reads of these rows."""
+    prompts, outputs = [row["input"] + "\n" for row in rows], [row["output"] for row in rows]
+    return encode_examples(tokenizer, prompts, outputs, most)
+
+
+def test_the_tokens_are_those_that_training_reads_and_learns(task, tokenizer):
+    found, seen = inspected(task, tokenizer.path), encoded(tokenizer, ROWS, 512)
     texts = ["".join(token.text for token in sample.tokens) for sample in found.samples]
-    assert texts == [f"{p}{o}<|endoftext|>" for p, o in zip(prompts, outputs, strict=True)]
+    assert texts == [f"{row['input']}\n{row['output']}<|endoftext|>" for row in ROWS]
     assert found.together[0] == min(seen.lengths)
     assert found.together[-1] == max(seen.lengths)
     assert (found.examples, found.end, found.chat_template) == (2, "<|endoftext|>", False)
 
 
 @pytest.mark.parametrize("most", [8, 9, 14, 20, 400])
-def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, plain, most):
+def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, tokenizer, most):
     rows = [*ROWS, {"input": "a" * 30, "output": "b" * 12}, {"input": "c", "output": "d" * 40}]
-    task = write(tmp_path / "train.jsonl", jsonl(rows))
-    found = inspected(task, plain, samples=9, max_length=most, max_new_tokens=12)
-    seen = encode_examples(
-        load_tokenizer(str(plain)),
-        [row["input"] + "\n" for row in rows],
-        [row["output"] for row in rows],
-        most,
-    )
+    task = source(tmp_path, rows).path
+    found = inspected(task, tokenizer.path, samples=9, max_length=most, max_new_tokens=12)
+    seen = encoded(tokenizer, rows, most)
     kept = [t for sample in found.samples for t in sample.tokens if t.state != "cut"]
     assert [token.id for token in kept] == seen.tokens.tolist()
     assert [token.state == "learnt" for token in kept] == seen.targets.tolist()
@@ -73,18 +68,18 @@ def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, plain, most):
 
 def test_of_a_long_text_the_cut_tokens_nearest_to_the_others_are_listed(capsys, tmp_path, plain):
     rows = [{"input": "a" * 5000, "output": "b"}, {"input": "c", "output": "d" * 5000}]
-    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    task = source(tmp_path, rows).path
     found = inspected(task, plain, max_length=40)
     assert [len(sample.tokens) for sample in found.samples] == [1040, 1041]
     assert [sample.unlisted for sample in found.samples] == [3963, 3962]
     assert {t.text for t in found.samples[0].tokens} == {"a", "b", "\n", "<|endoftext|>"}
     assert found.samples[1].tokens[-1].text == "d"
-    code, out, _ = run(capsys, "data", task, "--tokenizer", plain, "--max-length", 40)
-    assert (code, "… 3,963 more tokens at the ends are cut …" in out) == (0, True)
+    out = printed(capsys, "data", task, "--tokenizer", plain, "--max-length", 40)
+    assert "… 3,963 more tokens at the ends are cut …" in out
 
 
 def test_bytes_that_are_no_character_are_written_as_bytes(tmp_path, plain):
-    task = write(tmp_path / "train.jsonl", jsonl([{"input": "x", "output": "é"}]))
+    task = source(tmp_path, [{"input": "x", "output": "é"}]).path
     texts = [token.text for token in inspected(task, plain).samples[0].tokens]
     assert texts == ["x", "\n", "\\xc3", "\\xa9", "<|endoftext|>"]
 
@@ -94,9 +89,9 @@ def test_outputs_that_the_tokenizer_rewrites_are_counted(tmp_path, capsys):
     composed.normalizer = NFC()
     composed.save(str(tmp_path / "nfc" / "tokenizer.json"))
     rows = [{"input": "x", "output": text} for text in ("caf\u00e9", "cafe\u0301", "cafe")]
-    task = write(tmp_path / "train.jsonl", jsonl(rows))
+    task = source(tmp_path, rows).path
     assert inspected(task, tmp_path / "nfc").rewritten == 1
-    _, out, _ = run(capsys, "data", task, "--tokenizer", tmp_path / "nfc")
+    out = printed(capsys, "data", task, "--tokenizer", tmp_path / "nfc")
     assert "1 of 3 outputs change when encoded" in out
 
 
@@ -108,21 +103,18 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsy
     loaded.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
     chat = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
-    task = write(tmp_path / "train.jsonl", jsonl([{"messages": chat}]))
-    code, out, err = run(capsys, "data", task, "--tokenizer", folder)
-    assert code == 0, err
+    task = source(tmp_path, [{"messages": chat}]).path
+    out = printed(capsys, "data", task, "--tokenizer", folder)
     assert "read as chats (messages)" in out
     assert f"The chat template of {folder} writes the prompts." in out
     assert "<|im_end|>│\\n\n    <|im_start|>│" in out
     assert "4│<|im_end|>" in out
-    code, _, err = run(capsys, "data", task, "--tokenizer", plain)
-    assert code == 2
-    assert "choose a tokenizer with one, or pass --template" in err
+    said = "choose a tokenizer with one, or pass --template"
+    assert said in refused(capsys, "data", task, "--tokenizer", plain)
 
 
 def test_without_a_terminal_a_line_says_what_colour_would_say(task, plain, capsys):
-    code, out, err = run(capsys, "data", task, "--tokenizer", plain, "--max-length", 12)
-    assert code == 0, err
+    out = printed(capsys, "data", task, "--tokenizer", plain, "--max-length", 12)
     assert "\x1b" not in out
     lines = out.splitlines()
     names = [line.partition(" (")[0] for line in lines if line[:2] == "  " != line[2:4]]
@@ -148,21 +140,19 @@ def test_a_terminal_gets_colours_and_no_separators(capsys, monkeypatch):
 
 
 def test_what_would_steer_a_terminal_is_spelled_out(tmp_path, plain, capsys):
-    rows = [{"input": STEERING, "output": STEERING}]
-    task = write(tmp_path / "train.jsonl", jsonl(rows))
-    code, out, _ = run(capsys, "data", task, "--tokenizer", plain)
-    assert code == 0
+    task = source(tmp_path, [{"input": STEERING, "output": STEERING}]).path
+    out = printed(capsys, "data", task, "--tokenizer", plain)
     assert not set(out) & {"\x1b", "\u202e"}
     assert "\\x1b" in out
 
 
 def test_long_examples_are_shown_by_both_ends(tmp_path, plain, capsys):
-    rows = [{"input": "b" * 3000, "output": "c" * 4}]
-    task = write(tmp_path / "train.jsonl", jsonl(rows))
-    _, out, _ = run(capsys, "data", task, "--tokenizer", plain, "--max-length", 9000)
+    task = source(tmp_path, [{"input": "b" * 3000, "output": "c" * 4}]).path
+    command = ("data", task, "--tokenizer", plain, "--max-length", 9000)
+    out = printed(capsys, *command)
     assert "tokens not shown" in out
     assert len(out) < 6000
-    found = done(capsys, "data", task, "--tokenizer", plain, "--max-length", 9000)
+    found = done(capsys, *command)
     assert len(found["samples"][0]["tokens"]) == 3006
 
 
@@ -174,5 +164,5 @@ def test_a_split_that_is_not_there_is_refused(task, plain):
 def test_nothing_is_written(task, plain, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    assert run(capsys, "data", task, "--tokenizer", plain)[0] == 0
+    printed(capsys, "data", task, "--tokenizer", plain)
     assert sorted(tmp_path.rglob("*")) == before

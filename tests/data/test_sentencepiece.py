@@ -10,6 +10,9 @@ from tasc.tokenizer.loaded import load_tokenizer
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 BYTES = [(f"<0x{byte:02X}>", 0.0, BYTE) for byte in range(256)]
 WORDS = ["▁a", "bc", "▁abc", "▁", "a", "b", "c"]
+SPECIAL = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
+SCORED = [(text, -1.0 - position, NORMAL) for position, text in enumerate(WORDS)]
+PIECES = [*SPECIAL, *BYTES, *SCORED, ("[INST]", 0.0, USER)]
 
 
 def message(*fields: tuple[int, int | bytes]) -> bytes:
@@ -26,25 +29,22 @@ def message(*fields: tuple[int, int | bytes]) -> bytes:
     return data
 
 
-def model(pieces, algorithm=2, rules=((3, 1), (4, 0))) -> bytes:
+def model(algorithm=2, rules=((3, 1), (4, 0))) -> bytes:
     entries = []
-    for text, score, kind in pieces:
+    for text, score, kind in PIECES:
         scored = b"\x15" + struct.pack("<f", score)
         entries.append((1, message((1, text.encode())) + scored + message((3, kind))))
     return message(*entries, (2, message((3, algorithm))), (3, message(*rules)))
 
 
-def pieces(fallback=True):
-    special = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
-    scored = [(text, -1.0 - position, NORMAL) for position, text in enumerate(WORDS)]
-    return [*special, *(BYTES if fallback else []), *scored, ("[INST]", 0.0, USER)]
+def load(folder, data: bytes):
+    (folder / "tokenizer.model").write_bytes(data)
+    return load_tokenizer(str(folder))
 
 
 @pytest.mark.parametrize("algorithm", [1, 2])
 def test_text_is_tokenized_and_comes_back(tmp_path, algorithm):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(model(pieces(), algorithm))
-    loaded = load_tokenizer(str(tmp_path))
+    loaded = load(tmp_path, model(algorithm))
     for text in ("abc", " abc  é日\n", "a[INST]b", ""):
         ids = loaded.encode([text]).tokens.tolist()
         spaced = text.replace("[INST]b", "[INST] b")  # as the library does after a control piece
@@ -57,26 +57,23 @@ def test_text_is_tokenized_and_comes_back(tmp_path, algorithm):
 
 
 def test_spaces_are_squeezed_where_the_model_says_so(tmp_path):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(model(pieces(), rules=((3, 0), (4, 1))))
-    assert load_tokenizer(str(path)).tokenizer.encode(" a   a ").tokens == ["a", "▁a"]
+    squeezed = load(tmp_path, model(rules=((3, 0), (4, 1))))
+    assert squeezed.tokenizer.encode(" a   a ").tokens == ["a", "▁a"]
 
 
 @pytest.mark.parametrize(
     ("data", "saw"),
     [
-        (model(pieces())[:-1], "is not a SentencePiece model: it ends early"),
-        (model(pieces(), algorithm=3), "words or characters"),
+        (model()[:-1], "is not a SentencePiece model: it ends early"),
+        (model(algorithm=3), "words or characters"),
         (b"\x0a\x02\x0a\x05", "not a SentencePiece model"),
         (b"\x0a\x03\x0a\x01\xff", "not a SentencePiece model"),
         (b"\x0a\x02\x0a\x00" + b"\xff" * 3, "not a SentencePiece model"),
     ],
 )
 def test_what_is_no_model_is_refused_in_one_line(tmp_path, data, saw):
-    path = tmp_path / "tokenizer.model"
-    path.write_bytes(data)
     with pytest.raises(InputError, match=saw):
-        load_tokenizer(str(path))
+        load(tmp_path, data)
 
 
 @pytest.mark.parametrize("name", ["llama2", "mistral-v1", "mistral-v3"])

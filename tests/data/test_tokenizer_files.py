@@ -14,19 +14,18 @@ from tests.data.byte_level import SAMPLES, strings_of, train
 
 
 def save(folder, config=None):
-    folder.mkdir(exist_ok=True)
     tokenizer = train()
     tokenizer.enable_truncation(3)
     tokenizer.enable_padding(length=3)
     tokenizer.add_special_tokens(["<|im_end|>"])
     tokenizer.save(str(folder / "tokenizer.json"))
     if config is not None:
-        (folder / "tokenizer_config.json").write_text(config)
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder
 
 
 def test_a_folder_and_its_file_are_the_same_without_truncation(tmp_path):
-    folder = save(tmp_path, json.dumps({"eos_token": "<|im_end|>"}))
+    folder = save(tmp_path, {"eos_token": "<|im_end|>"})
     for path in (folder, folder / "tokenizer.json"):
         loaded = load_tokenizer(str(path))
         assert loaded.path == str(path)
@@ -38,10 +37,10 @@ def test_a_folder_and_its_file_are_the_same_without_truncation(tmp_path):
 @pytest.mark.parametrize(
     ("config", "name"),
     [
-        ('{"eos_token": "<|im_end|>"}', "<|im_end|>"),
-        ('{"eos_token": {"content": "<|im_end|>"}}', "<|im_end|>"),
-        ('{"eos_token": "<nowhere>"}', "<|endoftext|>"),
-        ("{}", "<|endoftext|>"),
+        ({"eos_token": "<|im_end|>"}, "<|im_end|>"),
+        ({"eos_token": {"content": "<|im_end|>"}}, "<|im_end|>"),
+        ({"eos_token": "<nowhere>"}, "<|endoftext|>"),
+        ({}, "<|endoftext|>"),
         (None, "<|endoftext|>"),
     ],
 )
@@ -54,11 +53,6 @@ def test_a_tokenizer_without_an_end_token_says_so():
     loaded = LoadedTokenizer(Tokenizer(models.BPE({"a": 0}, [])), "T")
     with pytest.raises(InputError, match="T: the tokenizer has no end token"):
         _ = loaded.eos_id
-
-
-def test_a_broken_config_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"tokenizer_config\.json is not JSON"):
-        load_tokenizer(str(save(tmp_path, "{")))
 
 
 def save_pair(folder, names):
@@ -121,34 +115,30 @@ def test_an_unreachable_hub_is_one_line(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "end"),
-    [("gpt2", 50257, 50256), ("qwen2", 151646, 151643), ("cl100k_base", 100277, 100257)],
+    ("name", "size", "end", "hello_world"),
+    [
+        ("gpt2", 50257, 50256, [15496, 995]),
+        ("qwen2", 151646, 151643, [9707, 1879]),
+        ("cl100k_base", 100277, 100257, [9906, 1917]),
+        ("llama3", 128256, 128001, [9906, 1917]),
+    ],
 )
-def test_real_vocabularies_round_trip(real_tokenizer, name, size, end):
+def test_published_vocabularies_round_trip(real_tokenizer, name, size, end, hello_world):
     loaded = real_tokenizer(name)
     assert len(loaded.vocabulary()) == size
     assert loaded.eos_id == end
+    assert loaded.encode(["Hello world"]).tokens.tolist() == hello_world
+    special = loaded.tokenizer.id_to_token(end)
     for text in SAMPLES:
-        assert b"".join(strings_of(loaded, text)).decode() == text.replace("<|endoftext|>", "")
+        assert b"".join(strings_of(loaded, text)).decode() == text.replace(special, "")
     assert len(strings_of(loaded, " the house of the Commission")) == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "ids"), [("gpt2", [15496, 995]), ("qwen2", [9707, 1879]), ("llama3", [9906, 1917])]
-)
-def test_known_vocabularies_give_the_published_ids(real_tokenizer, name, ids):
-    loaded = real_tokenizer(name)
-    assert loaded.encode(["Hello world"]).tokens.tolist() == ids
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.text("abc ", max_size=20))
 def test_the_model_encodes_as_the_ranks_do(text):
     """The definition: merge the neighbours of the lowest rank, leftmost first, to the end."""
-    tokens = [
-        *(b"a", b"b", b"c", b" ", b"ab", b"bc", b" a", b"abc", b"cc", b"aa", b"aaa", b"ccc"),
-        *(b" ab",),
-    ]
+    tokens = b"a|b|c| |ab|bc| a|abc|cc|aa|aaa|ccc| ab".split(b"|")
     ranks = {token: rank for rank, token in enumerate(tokens)}
     parts = [bytes([byte]) for byte in text.encode()]
     while True:

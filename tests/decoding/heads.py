@@ -8,13 +8,21 @@ import torch
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
 from tasc.models.draft_head import DraftHead, new_head
+from tasc.models.target import Target
 
 EAGLE_OPTIONS = EagleOptions(depth=4, width=3)
+NONE = np.empty(0, np.int32)
 
 
 def save_head(model, folder: Path, seed: int = 0) -> Path:
     """Save an untrained head of ``model``."""
     new_head(model, seed).save(folder)
+    return folder
+
+
+def save_taught(model, prompts: list[np.ndarray], outputs: list[np.ndarray], folder: Path) -> Path:
+    """Save a head that has learnt the ``outputs`` of ``model`` after ``prompts``."""
+    teach(model, [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]).save(folder)
     return folder
 
 
@@ -38,6 +46,16 @@ def teach(model, sequences: list[np.ndarray], steps: int = 60) -> DraftHead:
 
 
 def eagle(model, head, vocabulary=None, options=EAGLE_OPTIONS):
-    """EAGLE's drafter of one sequence; over the whole vocabulary unless given one."""
+    """Return EAGLE's drafter of one sequence; over the whole vocabulary unless given one."""
     full = Full(model.get_output_embeddings())
     return Eagle(head, model.get_input_embeddings(), lambda: vocabulary or full, options)
+
+
+def after_prefill(drafter, target: Target, prompt: np.ndarray):
+    """Return the drafter once it has read ``prompt`` (L,) int32 and the token after it."""
+    target.begin(len(prompt) + 40)
+    row = target.join([prompt], hidden=True)
+    drafter.start(prompt)
+    drafter.on_hidden_states(target.states[0], row, NONE)
+    drafter.observe(np.array([int(row.argmax())], np.int32))
+    return drafter

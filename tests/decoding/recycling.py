@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from tests.decoding.scripted import ints
+
 LONGEST = 3
 KEPT = 8
 Said = dict[int, float]
@@ -47,3 +51,21 @@ class Recycled:
         lengths = range(min(LONGEST, len(context)), 0, -1)
         found = {n: self.rows.get(tuple(context[len(context) - n :])) for n in lengths}
         return {n: row for n, row in found.items() if row is not None}
+
+
+def falling(tokens: Sequence[int]) -> Said:
+    """Probabilities 1/2, 1/4, …, which no two sums of a mean make alike too often."""
+    return {t: float(np.float32(0.5 ** (i + 1))) for i, t in enumerate(tokens)}
+
+
+def enter(logits, context, tokens, parents, said: Sequence[Said]) -> None:
+    """Enter a step into the native table."""
+    padded = [[*row, *[-1] * (KEPT - len(row))] for row in said]
+    values = [[*row.values(), *[0.0] * (KEPT - len(row))] for row in said]
+    logits.add_tree(
+        ints(*context[-LONGEST:]),
+        ints(*tokens),
+        ints(*parents),
+        np.array(padded, np.int32).ravel(),
+        np.array(values, np.float32).ravel(),
+    )

@@ -1,4 +1,4 @@
-"""Drafters that propose given drafts, and a loop that decodes a given text without a model."""
+"""Drafters that propose given drafts, and a loop that decodes given texts without a model."""
 
 import numpy as np
 
@@ -19,27 +19,41 @@ def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
+def paths(draft: Draft) -> list[tuple[int, ...]]:
+    """Return the tokens from the root to each node."""
+    found: list[tuple[int, ...]] = [()]
+    for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
+        found.append((*found[parent + 1], token))
+    return found[1:]
+
+
 class Scripted(Autoregressive):
-    """Proposes the same draft at every step, cut to the budget."""
+    """Proposes the same draft at every step, cut to the budget; it notes what it is asked for."""
 
     def __init__(self, draft: Draft) -> None:
-        self.proposal, self.asked = draft, []
+        self.proposal, self.steps = draft, 0
+        self.asked: list[int] = []
+        self.asked_at: list[int] = []
 
     def draft(self, max_nodes):
         self.asked.append(max_nodes)
-        given = self.proposal.probabilities
-        return Draft(
-            self.proposal.tokens[:max_nodes],
-            self.proposal.parents[:max_nodes],
-            probabilities=None if given is None else given[:max_nodes],
-        )
+        self.asked_at.append(self.steps)
+        return self.proposal.subtree(np.arange(min(max_nodes, len(self.proposal))))
+
+    def observe(self, tokens):
+        self.steps += 1
 
 
-class Whole(Scripted):
-    """Proposes the same draft, whatever the budget."""
+class Timed(Scripted):
+    """Takes ``seconds`` per draft, and ``per_node`` more for every node that it is asked for."""
+
+    def __init__(self, draft: Draft, clock: list[float], seconds=0.0, per_node=0.0) -> None:
+        super().__init__(draft)
+        self.clock, self.seconds, self.per_node = clock, seconds, per_node
 
     def draft(self, max_nodes):
-        return self.proposal
+        self.clock[0] += self.seconds + self.per_node * max_nodes
+        return super().draft(max_nodes)
 
 
 class Excessive(Autoregressive):
@@ -65,35 +79,27 @@ class Fixed:
         self.done += len(tokens)
 
 
-def once(drafter, policy):
-    """Return the first draft of a sequence."""
-    budgeted = AdaptiveDrafter(drafter, policy)
-    budgeted.start(ints(1))
-    return budgeted.draft(64)
-
-
-def accepted(draft, truth):
-    """Count the tokens of ``truth`` that a path of the draft spells."""
-    at = -1
-    for i, token in enumerate(truth.tolist()):
-        matching = (draft.parents == at) & (draft.tokens == token)
-        if not matching.any():
-            return i
-        at = int(matching.argmax())
-    return len(truth)
-
-
 def decode(drafter, policy, truth, room=64):
     """Decode ``truth`` greedily; return the nodes and tokens of each step, and the model time."""
-    budgeted = AdaptiveDrafter(drafter, policy)
-    budgeted.start(ints(1))
-    budgeted.observe(truth[:1])
-    at, steps, seconds = 1, [], 0.0
-    while at < len(truth):
-        draft = budgeted.draft(room)
-        committed = truth[at : at + accepted(draft, truth[at:-1]) + 1]
-        budgeted.observe(committed)
-        at += len(committed)
-        steps.append((len(draft), len(committed)))
-        seconds += float(COST.at(len(draft) + 1))
+    steps, seconds = decode_together([drafter], policy, [truth], room=room)
+    return [step for (step,) in steps], seconds
+
+
+def decode_together(drafters, policy, truths, cost=COST, room=64):
+    """Decode the ``truths`` together; return each row's (nodes, tokens) per step, and the time."""
+    rows = [AdaptiveDrafter(drafter, policy) for drafter in drafters]
+    for row, truth in zip(rows, truths, strict=True):
+        row.start(ints(1))
+        row.observe(truth[:1])
+    at, steps, seconds = [1] * len(rows), [], 0.0
+    while all(n < len(truth) for n, truth in zip(at, truths, strict=True)):
+        drafts = [row.draft(room) for row in rows]
+        counts = []
+        for i, (row, draft, truth) in enumerate(zip(rows, drafts, truths, strict=True)):
+            accepted = len(draft.path_of(truth[at[i] : -1]))
+            row.observe(truth[at[i] : at[i] + accepted + 1])
+            at[i] += accepted + 1
+            counts.append((len(draft), accepted + 1))
+        steps.append(counts)
+        seconds += float(cost.at(len(rows) + sum(map(len, drafts))))
     return steps, seconds

@@ -141,11 +141,8 @@ class Slow:
         }
         self.logs: dict[tuple[str, bool, int], float] = {}
         self.squares: dict[tuple[str, bool, int], float] = {}
-        for name, share in (
-            ("corpus", self.lam / 2),
-            ("memory", self.lam / 2),
-            ("local", 1 - self.lam),
-        ):
+        shares = {"corpus": self.lam / 2, "memory": self.lam / 2, "local": 1 - self.lam}
+        for name, share in shares.items():
             for b in range(1, LENGTHS):
                 self.logs[name, False, b] = math.log(share) + self.gain * b
                 self.logs[name, True, b] = math.log(share / 4) + self.gain * b
@@ -205,37 +202,29 @@ class Slow:
         local.samples = [local.text]
 
     def _sources(self) -> Iterator[tuple[float, Distribution, tuple[str, bool, int]]]:
-        found: list[tuple[float, Distribution, tuple[str, bool, int]]] = []
-        sequence = self.texts["local"].text
-        contexts = {
-            "local": sequence,
-            "memory": [MARK, *self.output],
-            "corpus": [MARK, *self.output],
-        }
+        found: list[tuple[tuple[str, bool, int], Distribution]] = []
+        sequence, output = self.texts["local"].text, [MARK, *self.output]
         local = Table(self.texts["local"].samples, self.n_max, self.discount)
         for name, text in self.texts.items():
             if text.predicted is not None and text.match is not None:
-                key = name, True, bucket(text.match[1])
-                found.append((math.exp(self.logs[key]), {text.predicted: 1.0}, key))
+                found.append(((name, True, bucket(text.match[1])), {text.predicted: 1.0}))
         if row := self.guessed.get(tuple(self.since)):
             sure = min(int(4 * max(row.values())), 3)
-            key = "guess", False, 4 * min(len(self.since), 3) + sure
-            found.append((math.exp(self.logs[key]), row, key))
+            found.append((("guess", False, 4 * min(len(self.since), 3) + sure), row))
         rows = self.said.known([*self.prompt, *self.output])
-        for n, row in rows.items():
-            key = f"said {n}", False, max(rows)
-            found.append((math.exp(self.logs[key]), row, key))
-        for name, counts in (("corpus", self.corpus), ("memory", self.memory), ("local", local)):
-            length = counts.length(contexts[name])
-            if length:
-                key = name, False, length
-                distribution = counts.distribution(contexts[name])
-                found.append((math.exp(self.logs[key]), distribution, key))
+        found += [((f"said {n}", False, max(rows)), row) for n, row in rows.items()]
+        for name, counts, context in (
+            ("corpus", self.corpus, output),
+            ("memory", self.memory, output),
+            ("local", local, sequence),
+        ):
+            if length := counts.length(context):
+                found.append(((name, False, length), counts.distribution(context)))
         if not found:  # the corpus' frequent tokens, which teach nothing
-            found.append((1.0, self.corpus.distribution(contexts["corpus"]), ("corpus", False, 0)))
-        total = sum(weight for weight, _, _ in found)
-        for weight, distribution, key in found:
-            yield weight / total, distribution, key
+            yield 1.0, self.corpus.distribution(output), ("corpus", False, 0)
+        weights = [math.exp(self.logs[key]) for key, _ in found]
+        for weight, (key, distribution) in zip(weights, found, strict=True):
+            yield weight / sum(weights), distribution, key
 
 
 def _shares(sources, given) -> dict[str, float]:

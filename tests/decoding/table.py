@@ -10,13 +10,17 @@ from scipy import stats
 
 from tasc.decoding.core.draft import Draft, ProposalProbs
 from tasc.decoding.core.protocols import Drafter, Verifier
+from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import generate
+from tasc.decoding.verify import verifier
 from tasc.models.trees import Tree
 
 VOCABULARY = 4
 LENGTH = 3
 SEQUENCES = 2000
 PROMPT = np.array([1, 2], np.int32)
+FALSE_ALARM = 1e-6
+SETTINGS = {"kernel": Sampling(0.8, seed=1), "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2)}
 
 
 class TableTarget:
@@ -172,3 +176,10 @@ def chance(counts: np.ndarray, distribution: np.ndarray) -> float:
     expected = np.append(expected[~rare], expected[rare].sum())
     keep = expected > 0
     return float(stats.chisquare(observed[keep], expected[keep]).pvalue)
+
+
+def p_value(drafter: Drafter, rule: str, sampling: Sampling, sequences: int = SEQUENCES) -> float:
+    """Return the p-value of sequences that a verifier draws of a TableTarget."""
+    target = TableTarget()
+    counts = sample(target, drafter, verifier(rule, sampling), sequences)
+    return chance(counts, exact_distribution(target, sampling.distribution))

@@ -64,26 +64,6 @@ def test_claims_are_corrected_by_what_became_of_them():
     assert acceptance.estimate(*draft)[1] > first * 0.5
 
 
-def test_a_correction_keeps_the_order_of_claims():
-    acceptance = Acceptance()
-    for _ in range(50):  # unlikely tokens that come more often than claimed
-        acceptance.learn(ints(5, 6), ints(-1, -1), np.array([0.06, 0.01], np.float32), ints(5))
-    found = acceptance.estimate(ints(5, 6), ints(-1, -1), np.array([0.04, 0.01], np.float32))
-    assert found[0] > 3 * found[1] > 0.03
-
-
-def test_without_claims_nodes_are_known_by_rank():
-    acceptance, draft = Acceptance(), (ints(5, 6, 7), ints(-1, 0, 1), None)
-    claimed = 0.6 ** np.arange(1, 4)
-    assert acceptance.estimate(*draft) == pytest.approx(claimed)
-    acceptance.learn(*draft, ints(5))  # whether 6 and 7 would follow is not known yet
-    after = acceptance.estimate(*draft)
-    assert after[0] > claimed[0]
-    assert after[1:] == pytest.approx(claimed[1:])
-    acceptance.learn(*draft, ints(5, 8))
-    assert (acceptance.estimate(*draft)[1:] < claimed[1:]).all()
-
-
 def test_prices_bound_what_is_chosen():
     acceptance, draft = Acceptance(), (ints(5, 6), ints(-1, 0), np.array([0.9, 0.8], np.float32))
 

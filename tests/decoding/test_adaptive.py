@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -8,81 +10,80 @@ from tasc.decoding.core.draft import Draft, ProposalProbs, chain
 from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.models.cost import SIZES
 from tasc.models.cost_model import CostModel
-from tasc.models.target import Target
-from tests.decoding.scripted import COST, Scripted, Whole, decode, floats, ints, once
-from tests.pico import build_model
+from tests.decoding.outputs import lists, misleading, random_prompts
+from tests.decoding.scripted import COST, Scripted, Timed, decode, decode_together, floats, ints
 
 pytestmark = pytest.mark.usefixtures("clock")
+FLAT = CostModel((1, 64), (0.010, 0.011))
 
 
-def test_a_worked_example_of_the_size():
-    # Worth of the first three nodes, in milliseconds: 9 - 1, 4.5 - 1, 0.5 - 1.
-    proposal = Draft(ints(5, 6, 7), ints(-1, 0, -1), probabilities=floats(0.9, 0.45, 0.05))
-    chosen = once(Scripted(proposal), Adaptive(COST))
-    assert chosen.tokens.tolist() == [5, 6]
-    assert chosen.parents.tolist() == [-1, 0]
-    assert chosen.probabilities.tolist() == floats(0.9, 0.45).tolist()
+def begun(drafter, policy, *output):
+    """Return a drafter whose sequence has begun, and has committed ``output``."""
+    held = AdaptiveDrafter(drafter, policy)
+    held.start(ints(1))
+    if output:
+        held.observe(ints(*output))
+    return held
 
 
-def test_the_likeliest_nodes_are_taken_wherever_they_stand_in_the_draft():
-    proposal = Draft(
-        ints(4, 5, 6, 7), ints(-1, 0, -1, 2), probabilities=floats(0.06, 0.05, 0.9, 0.8)
-    )
-    chosen = once(Scripted(proposal), Adaptive(COST))
-    assert chosen.tokens.tolist() == [6, 7]
-    assert chosen.parents.tolist() == [-1, 0]
+@pytest.mark.parametrize(
+    ("tokens", "parents", "probabilities", "chosen"),
+    [
+        # Worth of the nodes, in milliseconds: 9 - 1, 4.5 - 1, 0.5 - 1.
+        ((5, 6, 7), (-1, 0, -1), (0.9, 0.45, 0.05), [0, 1]),
+        ((4, 5, 6, 7), (-1, 0, -1, 2), (0.06, 0.05, 0.9, 0.8), [2, 3]),
+    ],
+    ids=["first", "last"],
+)
+def test_the_likeliest_nodes_are_taken_wherever_they_stand(tokens, parents, probabilities, chosen):
+    proposal = Draft(ints(*tokens), ints(*parents), probabilities=floats(*probabilities))
+    draft = begun(Scripted(proposal), Adaptive(COST)).draft(64)
+    assert draft.tokens.tolist() == proposal.tokens[chosen].tolist()
+    assert draft.parents.tolist() == [-1, 0]
+    assert draft.probabilities.tolist() == proposal.probabilities[chosen].tolist()
 
 
-@pytest.mark.parametrize("probabilities", [None, np.ones(12, np.float32)])
-def test_drafts_that_always_fail_cost_no_more_than_the_allowance(probabilities):
-    truth = np.full(2000, 3, np.int32)
-    wrong = Draft(
-        np.full(12, 9, np.int32), np.arange(-1, 11, dtype=np.int32), probabilities=probabilities
-    )
-    drafter = Scripted(wrong)
-    steps, seconds = decode(drafter, Adaptive(COST), truth)
-    plain = 0.010 * (len(truth) - 1)
-    assert sum(n for n, _ in steps) > 0, "nothing was ever tried"
-    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * 0.010 + 1e-9
-    assert seconds <= 1.01 * plain
+class Drawn(Scripted):
+    """Draws wrong tokens, as many as it is asked for."""
+
+    def draft(self, max_nodes):
+        return chain(np.full(max_nodes, 9, np.int32), torch.full((max_nodes, 10), 0.1))
 
 
-def test_sampled_drafts_that_always_fail_cost_no_more_than_the_allowance():
-    class Drawn(Scripted):
-        def draft(self, max_nodes):
-            tokens = np.full(max_nodes, 9, np.int32)
-            return chain(tokens, torch.full((max_nodes, 10), 0.1))
-
-    truth = np.full(300, 3, np.int32)
-    steps, seconds = decode(Drawn(Draft()), Adaptive(COST), truth)
-    assert sum(n for n, _ in steps) > 0, "nothing was ever tried"
-    assert seconds <= 0.010 * (len(truth) - 1) * (1 + ALLOWANCE) + CREDIT * 0.010 + 1e-9
+@pytest.mark.parametrize(
+    ("drafter", "tokens", "rows"),
+    [
+        (Scripted(chain(np.full(12, 9, np.int32))), 2000, 1),
+        (Scripted(chain(np.full(12, 9, np.int32), None, np.ones(12, np.float32))), 2000, 1),
+        (Scripted(chain(np.full(12, 9, np.int32))), 2000, 4),
+        (Drawn(Draft()), 300, 1),
+    ],
+    ids=["no probabilities", "certain", "batch", "drawn"],
+)
+def test_drafts_that_always_fail_cost_no_more_than_the_allowance(drafter, tokens, rows):
+    truths = [np.full(tokens, 3, np.int32)] * rows
+    steps, seconds = decode_together([drafter] * rows, Adaptive(COST), truths)
+    forward = float(COST.at(rows))
+    plain = forward * (tokens - 1)
+    assert sum(nodes for step in steps for nodes, _ in step) > 0, "nothing was ever tried"
+    assert seconds <= plain * (1 + ALLOWANCE) + CREDIT * forward + 1e-9
+    assert tokens < 2000 or seconds <= 1.01 * plain
 
 
 def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
-    class Slow(Scripted):
-        def draft(self, max_nodes):
-            clock[0] += 0.005  # half a forward
-            asked_at.append(len(steps_seen))
-            return Draft()
-
-        def observe(self, tokens):
-            steps_seen.append(len(tokens))
-
-    asked_at: list[int] = []
-    steps_seen: list[int] = []
-    decode(Slow(Draft()), Adaptive(COST), np.full(4000, 3, np.int32))
-    assert len(asked_at) * 0.005 <= ALLOWANCE * 4000 * 0.010 + CREDIT * 0.010
-    assert len(asked_at) < 60
-    gaps = np.diff(asked_at)
+    slow = Timed(Draft(), clock, seconds=0.005)  # half a forward
+    decode(slow, Adaptive(COST), np.full(4000, 3, np.int32))
+    assert len(slow.asked) * 0.005 <= ALLOWANCE * 4000 * 0.010 + CREDIT * 0.010
+    assert len(slow.asked) < 60
+    gaps = np.diff(slow.asked_at)
     assert gaps[gaps > 1].tolist() == sorted(gaps[gaps > 1]), "pauses grow"
     assert gaps.max() > 500
 
 
 def test_drafting_that_starts_to_work_is_taken_up_again():
-    proposal = Draft(ints(9, 9, 9), ints(-1, 0, 1), probabilities=floats(0.9, 0.8, 0.7))
-    drafter = Scripted(proposal)
+    drafter = Scripted(chain(ints(9, 9, 9), None, floats(0.9, 0.8, 0.7)))
     policy = Adaptive(COST)
     decode(drafter, policy, np.full(1500, 3, np.int32))
     steps, seconds = decode(drafter, policy, np.full(4000, 9, np.int32))
@@ -93,13 +94,7 @@ def test_drafting_that_starts_to_work_is_taken_up_again():
 @pytest.mark.parametrize(("price", "within"), [(0.001, 20), (0.005, 50)])
 def test_probes_that_hit_end_a_pause(price, within, clock):
     """A probe takes 0.1 ms and may take 0.5 % of the time: one in two steps probes."""
-
-    class Timed(Scripted):
-        def draft(self, max_nodes):
-            clock[0] += 0.0001
-            return super().draft(max_nodes)
-
-    drafter = Timed(chain(ints(9)))
+    drafter = Timed(chain(ints(9)), clock, seconds=0.0001)
     policy = Adaptive(CostModel((1, 65), (0.010, 0.010 + 64 * price)), learns=False)
     decode(drafter, policy, np.full(1500, 3, np.int32))
     policy.account.pause = 512
@@ -118,10 +113,8 @@ def test_a_probe_is_not_scored_and_uses_no_costly_drafter():
             return chain(ints(9))
 
     wanted: list[tuple[int, float]] = []
-    drafter, policy = Other(), Adaptive(COST)
-    held = AdaptiveDrafter(drafter, policy)
-    held.start(ints(1))
-    held.observe(ints(3))
+    policy = Adaptive(COST)
+    held = begun(Other(), policy, 3)
     held.draft(64)
     held.observe(ints(3))
     policy.account.pause = 5
@@ -131,25 +124,18 @@ def test_a_probe_is_not_scored_and_uses_no_costly_drafter():
 
 
 def test_drafts_that_always_fit_grow_to_what_pays():
-    many = Draft(np.full(64, 9, np.int32), np.arange(-1, 63, dtype=np.int32))
-    flat = Adaptive(CostModel((1, 64), (0.010, 0.011)))
-    sizes = [n for n, _ in decode(Scripted(many), flat, np.full(3000, 9, np.int32))[0]]
+    many = Scripted(chain(np.full(64, 9, np.int32)))
+    sizes = [n for n, _ in decode(many, Adaptive(FLAT), np.full(3000, 9, np.int32))[0]]
     assert sizes[0] == 4
     assert max(sizes) == 64
 
 
 def test_drafting_time_shrinks_what_is_asked_for(clock):
-    class Slow(Scripted):
-        def draft(self, max_nodes):
-            clock[0] += 0.004 * max_nodes
-            return super().draft(max_nodes)
-
     fitting = chain(np.full(64, 9, np.int32))
     truth = np.resize(ints(9, 9, 9, 9, 3), 3000)
-    slow, quick = Slow(fitting), Scripted(fitting)
-    flat = CostModel((1, 64), (0.010, 0.011))
-    decode(slow, Adaptive(flat), truth)
-    decode(quick, Adaptive(flat), truth)
+    slow, quick = Timed(fitting, clock, per_node=0.004), Scripted(fitting)
+    decode(slow, Adaptive(FLAT), truth)
+    decode(quick, Adaptive(FLAT), truth)
     assert max(quick.asked[-20:]) == 10
     assert np.mean(slow.asked[-200:]) < 6
 
@@ -166,7 +152,7 @@ def test_sampled_nodes_are_verified_whole():
     policy = Adaptive(COST, learns=False)
     policy.account.balance = 100.0
     for _ in range(50):
-        drafter = AdaptiveDrafter(Whole(draft), policy)
+        drafter = AdaptiveDrafter(Scripted(draft), policy)
         assert drafter.draft(64) is draft
         drafter.observe(ints(7))
         policy.account.balance, policy.account.pause = 100.0, 0
@@ -181,40 +167,34 @@ def test_tasc_spec_and_mix_are_adaptive_unless_a_budget_is_given(text):
 
 
 @pytest.mark.parametrize("text", ["tasc-spec:budget=auto", "tasc-spec:budget=auto,width=1"])
-def test_adaptive_sizes_do_not_change_the_output(text):
-    target = Target(build_model("llama"))
-    rng = np.random.default_rng(0)
-    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (3, 9, 20)]
+def test_adaptive_sizes_do_not_change_the_output(target, text):
+    prompts = random_prompts(3, 9, 20)
     plain = [generate(target, Autoregressive(), p, max_new_tokens=40).tokens for p in prompts]
     method = parse(text)
-    noise = [rng.permutation(o).astype(np.int32) for o in plain]
-    factory = method.prepare(Resources([*plain, *plain, *noise], 0))
-    policy, drafted = Adaptive(COST), []
-    for prompt, expected in zip(prompts, plain, strict=True):
-        drafter = AdaptiveDrafter(factory(), policy)
-        result = generate(target, drafter, prompt, max_new_tokens=40, budget=method.budget)
-        assert result.tokens.tolist() == expected.tolist()
-        drafted += result.drafted
-    assert len(set(drafted)) > 2, "the size never varied"
-    policy = Adaptive(COST)
-    asked = [Request(prompt, lambda: AdaptiveDrafter(factory(), policy)) for prompt in prompts]
-    found = generate_all(target, asked, max_new_tokens=40, budget=method.budget, batch_size=2)
-    assert [g.tokens.tolist() for g in found] == [tokens.tolist() for tokens in plain]
-    assert sum(sum(g.drafted) for g in found) > 0
+    factory = method.prepare(Resources(misleading(plain), 0))
+    for size in (1, 2):
+        policy = Adaptive(COST)
+        asked = [
+            Request(p, lambda policy=policy: AdaptiveDrafter(factory(), policy)) for p in prompts
+        ]
+        found = generate_all(
+            target, asked, max_new_tokens=40, budget=method.budget, batch_size=size
+        )
+        assert lists(found) == lists(plain)
+        assert len({n for g in found for n in g.drafted}) > 2, "the size never varied"
 
 
 def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():
     steep = CostModel((1, 65), (0.010, 0.010 + 64 * 0.004))
     drafter = Scripted(chain(np.full(64, 9, np.int32)))
-    once(drafter, Adaptive(steep))
+    begun(drafter, Adaptive(steep)).draft(64)
     assert drafter.asked == [2]
 
 
 @pytest.mark.parametrize(("left", "asks"), [(0.05, False), (0.15, True)])
 def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
     policy = Adaptive(COST)
-    drafter = Scripted(chain(ints(5)))
-    held = AdaptiveDrafter(drafter, policy)
+    held = AdaptiveDrafter(Scripted(chain(ints(5))), policy)
     held.draft(64)
     policy.account.balance = left  # the cost of the node is reserved
     held.observe(ints(3))
@@ -223,8 +203,7 @@ def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
 
 def test_a_draft_with_the_prompt_is_priced_by_the_forward_that_reads_both():
     cost = CostModel((1, 16, 80), (0.010, 0.0101, 0.5))  # up to 16 tokens cost hardly more
-    policy, drafter = Adaptive(cost), Scripted(chain(np.full(9, 9, np.int32)))
-    held = AdaptiveDrafter(drafter, policy)
+    held = AdaptiveDrafter(Scripted(chain(np.full(9, 9, np.int32))), Adaptive(cost))
     held.start(np.arange(1, 33, dtype=np.int32))
     assert len(held.draft(9)) == 0
     held.observe(ints(9))
@@ -238,3 +217,123 @@ def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():
     for seconds, expected in ((0.01, 0.01), (9.0, 0.012), (0.0, 0.01)):
         typical.add(seconds)
         assert typical.value == pytest.approx(expected)
+
+
+def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
+    proposal = chain(ints(9, 9, 9), None, floats(0.95, 0.9, 0.3))
+    fits = np.resize(ints(9, 9, 3, 9, 9, 3, 9, 9, 9, 3), 3000)  # the third, one time in three
+    flat = CostModel((1, 65), (0.010, 0.026))
+    alone, _ = decode(Scripted(proposal), Adaptive(flat), fits)
+    steps, seconds = decode_together([Scripted(proposal)] * 16, Adaptive(flat), [fits] * 16, flat)
+    nodes = [n for step in steps[-50:] for n, _ in step]
+    assert 1 < np.mean(nodes) < np.mean([n for n, _ in alone[-50:]])
+    assert seconds < 0.7 * 2999 * float(flat.at(16))
+
+
+def test_a_draft_costs_what_it_adds_to_the_drafts_of_the_others():
+    flat_to_six = CostModel((1, 6, 7, 12), (0.010, 0.010, 0.030, 0.130))
+    policy, likely = Adaptive(flat_to_six), chain(ints(4, 5, 6))
+    rows = [AdaptiveDrafter(Scripted(likely), policy) for _ in range(3)]
+    for row in rows:
+        row.draft(0)
+    for row in rows:
+        row.observe(ints(3))
+    assert [len(row.draft(64)) for row in rows] == [3, 0, 0]
+
+
+def test_one_likely_draft_pays_in_a_batch_of_others_that_have_none():
+    truth, likely = np.full(1000, 9, np.int32), chain(ints(9, 9, 9))
+    drafters = [Scripted(likely), *(Scripted(Draft()) for _ in range(7))]
+    steps, seconds = decode_together(drafters, Adaptive(COST), [truth] * 8)
+    nodes = [[n for n, _ in step] for step in steps]
+    assert np.mean([own for own, *_ in nodes]) > 2
+    assert not any(sum(others) for _, *others in nodes)
+    assert seconds < len(steps) * float(COST.at(8 + 3)) + 1e-9
+
+
+def test_more_sequences_than_in_the_step_before():
+    policy = Adaptive(COST)
+    rows = [AdaptiveDrafter(Scripted(chain(ints(4, 5, 6))), policy) for _ in range(9)]
+    for count in (1, 9, 2, 7):
+        for row in rows[:count]:
+            row.draft(64)
+        for row in rows[:count]:
+            row.observe(ints(4, 5, 6, 1))
+        assert policy.sequences >= count
+
+
+# A wrong cost model costs little: forwards correct it.
+TOKENS, LEARNING, RATE = 1500, 300, 0.8
+TRUE = {
+    "rising": lambda k: 3 + 0.14 * k,
+    "a jump": lambda k: 3 + 1.2 * (k > 1) + 0.03 * k,
+    "flat": lambda k: 3 + 0.01 * k,
+}
+WRONG = {
+    "all": lambda _: True,
+    "first": lambda k: k == 1,
+    "all but the first": lambda k: k > 1,
+    "large": lambda k: k >= 8,
+    "one": lambda k: k == 12,
+}
+
+
+def believed(true, wrong, factor):
+    """Return a curve that is ``true`` but for the sizes that are ``wrong``."""
+    times = [true(k) * (factor if wrong(k) else 1) / 1000 for k in SIZES]
+    return CostModel(SIZES, tuple(np.maximum.accumulate(times).tolist()))
+
+
+class Likely(Autoregressive):
+    """Drafts a chain, each token of which is the next one with a probability that it knows."""
+
+    def draft(self, max_nodes):
+        likely = np.cumprod(np.full(max_nodes, RATE, np.float32), dtype=np.float32)
+        return chain(np.full(max_nodes, 9, np.int32), None, likely)
+
+
+def paces(clock, true, curve, fits, seed=0):
+    """Decode a text; return the true seconds per token after LEARNING tokens, and of all tokens.
+
+    fits: (T + 99,) bool, whether a draft of the token at that position would be accepted. What is
+    measured has noise, and one forward in fifty is interrupted.
+    """
+    rng = np.random.default_rng(seed)
+    budgeted = AdaptiveDrafter(Likely(), Adaptive(curve))
+    budgeted.start(ints(1))
+    budgeted.observe(ints(1))
+    done, seconds, learnt = 0, 0.0, None
+    while done < TOKENS:
+        nodes = len(budgeted.draft(64))
+        took = true(nodes + 1) / 1000
+        clock[0] += took * np.exp(rng.normal(0, 0.05)) * (8 if rng.random() < 0.02 else 1)
+        accepted = 0
+        while accepted < nodes and fits[done + accepted]:
+            accepted += 1
+        committed = np.where(fits[done : done + accepted + 1], 9, 3)
+        budgeted.observe(committed.astype(np.int32))
+        done, seconds = done + accepted + 1, seconds + took
+        if learnt is None and done >= LEARNING:
+            learnt = done, seconds
+    return (seconds - learnt[1]) / (done - learnt[0]), seconds / done
+
+
+@pytest.mark.parametrize("true", TRUE)
+def test_a_wrong_curve_is_mended_within_300_tokens(clock, true):
+    texts = [np.random.default_rng(seed).random(TOKENS + 99) < RATE for seed in range(2)]
+
+    def pace(curve):
+        return np.mean([paces(clock, TRUE[true], curve, fits)[0] for fits in texts])
+
+    right = pace(believed(TRUE[true], WRONG["all"], 1.0))
+    for wrong, factor in product(WRONG, (0.3, 3.0)):
+        found = pace(believed(TRUE[true], WRONG[wrong], factor))
+        assert found <= 1.05 * right, f"{wrong}, {factor}"
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("true", TRUE)
+def test_drafts_that_never_fit_cost_little_whatever_the_curve_says(clock, true, factor):
+    curve = believed(TRUE[true], WRONG["all but the first"], factor)
+    _, pace = paces(clock, TRUE[true], curve, np.zeros(TOKENS + 99, bool))
+    assert pace <= 1.03 * TRUE[true](1) / 1000

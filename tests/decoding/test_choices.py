@@ -12,27 +12,25 @@ from tasc.decoding import choices
 from tasc.decoding.choices import Labels, trie_parts
 from tasc.errors import InputError
 from tasc.models.static import StaticTarget, target_for
-from tasc.models.target import Target
-from tests.pico import build_model, build_windowed, make_base
+from tests.decoding.outputs import lists
+from tests.decoding.scripted import ints, paths
+from tests.pico import build_model, build_windowed
 
 END = 0
 LABELS = [
-    np.array(ids, np.int32)
-    for ids in ([7], [7, 8], [7, 8, 9], [5, 6], [5, 6, 11, 12, 13], [5], [300, 2], [9, 9, 9])
+    *(ints(7), ints(7, 8), ints(7, 8, 9), ints(5, 6), ints(5, 6, 11, 12, 13)),
+    *(ints(5), ints(300, 2), ints(9, 9, 9)),
 ]
-PROMPTS = [
-    np.array(ids, np.int32) for ids in ([3], [4, 19, 250, 77, 31, 8, 90, 14, 2, 61], [12, 13, 14])
-]
+PROMPTS = [ints(3), ints(4, 19, 250, 77, 31, 8, 90, 14, 2, 61), ints(12, 13, 14)]
 
 
 @torch.inference_mode()
 def one_by_one(model, prompt, labels, end=END):
     """Score by the definition: a forward per label, the log-probabilities of its tokens summed."""
-    scores = []
+    scores, begin = [], len(prompt)
     for label in labels:
         ids = torch.from_numpy(np.concatenate([prompt, label, [end]]).astype(np.int64))
         logits = model(ids[None]).logits[0].float().log_softmax(-1)
-        begin = len(prompt)
         scores.append(float(logits[begin - 1 : -1].gather(1, ids[begin:, None]).double().sum()))
     return np.array(scores)
 
@@ -46,15 +44,18 @@ def check(model, labels=LABELS, prompts=PROMPTS, tolerance=1e-4):
     for prompt, row in zip(prompts, expected, strict=True):
         np.testing.assert_allclose(scorer.scores(target, [prompt])[0][0], row, atol=tolerance)
     chosen = scorer.choose(target, prompts, batch_size=2)
-    assert [made.tokens.tolist() for made in chosen] == [[*labels[i], END] for i in batch.argmax(1)]
     pruned = scorer.choose_pruned(target, prompts)
-    assert [made.tokens.tolist() for made in pruned] == [made.tokens.tolist() for made in chosen]
+    assert lists(pruned) == lists(chosen) == [[*labels[i], END] for i in batch.argmax(1)]
     for made, bound, row in zip(chosen, pruned, batch, strict=True):
         assert made.probability == pytest.approx(softmax(row).max(), abs=1e-3)
         assert bound.probability <= made.probability + 1e-3
 
 
-@pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma2", "gpt2", "deepseek_v2"])
+@pytest.mark.parametrize(
+    "architecture",
+    # The last two have a state and score label by label.
+    ["qwen2", "llama", "gemma2", "gpt2", "deepseek_v2", "lfm2", "mamba"],
+)
 def test_scores_are_those_of_one_forward_per_label(architecture):
     check(build_model(architecture))
 
@@ -62,11 +63,6 @@ def test_scores_are_those_of_one_forward_per_label(architecture):
 def test_windows_hide_what_is_far_from_a_node():
     fit = [label % 64 for label in LABELS]
     check(build_windowed(), fit, [prompt % 64 for prompt in PROMPTS])
-
-
-@pytest.mark.parametrize("architecture", ["lfm2", "mamba"])
-def test_models_with_a_state_score_label_by_label(architecture):
-    check(build_model(architecture))
 
 
 def test_scores_in_bfloat16_differ_by_rounding_only():
@@ -110,27 +106,6 @@ def watched(target, monkeypatch):
     return seen
 
 
-@pytest.mark.slow
-def test_ten_thousand_labels_in_several_trees():
-    rng = np.random.default_rng(0)
-    found = {tuple(rng.integers(1, 320, rng.integers(1, 6)).tolist()) for _ in range(13_000)}
-    labels = [np.array(ids, np.int32) for ids in sorted(found)[:10_000]]
-    assert len(labels) == 10_000
-    model, prompt = build_model("llama"), PROMPTS[1]
-    scores, nodes = Labels(labels, END).scores(target_for(model), [prompt])
-    assert len(nodes) > 10
-    with torch.inference_mode():  # the definition, a thousand labels padded to a batch
-        for i in range(0, 10_000, 1000):
-            own = [np.append(label, END) for label in labels[i : i + 1000]]
-            ids = torch.zeros(len(own), len(prompt) + 6, dtype=torch.int64)
-            for row, label in zip(ids, own, strict=True):
-                row[: len(prompt) + len(label)] = torch.from_numpy(np.append(prompt, label))
-            logits = model(ids).logits[:, len(prompt) - 1 : -1].log_softmax(-1)
-            each = logits.gather(2, ids[:, len(prompt) :, None])[..., 0].double().numpy()
-            kept = np.arange(each.shape[1]) < np.array([[len(label)] for label in own])
-            np.testing.assert_allclose(scores[0, i : i + 1000], (each * kept).sum(1), atol=1e-4)
-
-
 @given(
     st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=30), st.integers(0, 9)
 )
@@ -139,14 +114,10 @@ def test_parts_hold_every_label_once_and_share_prefixes(ids, most):
     seen = {}
     for part in trie_parts(labels, most):
         assert len(part.tree) <= most or len(part.labels) == 1
-        paths = {-1: []}
-        for node, (token, parent) in enumerate(
-            zip(part.tree.tokens, part.tree.parents, strict=True)
-        ):
-            paths[node] = [*paths[parent], int(token)]
-        assert len({*map(tuple, paths.values())}) == len(paths), "a prefix is there twice"
+        prefixes = [*paths(part.tree), ()]  # the end of an empty label is -1
+        assert len({*prefixes}) == len(prefixes), "a prefix is there twice"
         for label, end in zip(part.labels, part.ends, strict=True):
-            seen[int(label)] = paths[int(end)]
+            seen[int(label)] = [*prefixes[int(end)]]
     assert seen == dict(enumerate(ids))
 
 
@@ -161,26 +132,19 @@ def test_equal_scores_go_to_the_label_that_comes_first():
     assert int(scores[0].argmax()) in (0, 1)
 
 
-def shared_target(known: list[Target] = []) -> Target:  # noqa: B006 - one for all examples
-    known.extend([target_for(build_model("qwen2"))] if not known else ())
-    return known[0]
-
-
-def test_the_library_chooses_with_softmax(tmp_path):
+def test_the_library_chooses_with_softmax(base):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = make_base(tmp_path / "base")
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    names = ["alarm_set", "alarm_off", "play_music"]
-    found = tasc.choose(model, tokenizer, ["wake me up\n", "play jazz\n"], names, batch_size=2)
-    for prompt, choice in zip(["wake me up\n", "play jazz\n"], found, strict=True):
+    model = AutoModelForCausalLM.from_pretrained(base).eval()
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    names, prompts = ["alarm_set", "alarm_off", "play_music"], ["wake me up\n", "play jazz\n"]
+    found = tasc.choose(model, tokenizer, prompts, names, batch_size=2)
+    for prompt, choice in zip(prompts, found, strict=True):
         ids = [np.array(tokenizer(t)["input_ids"], np.int32) for t in (prompt, *names)]
         expected = softmax(one_by_one(model, ids[0], ids[1:]))
         np.testing.assert_allclose(list(choice.probabilities.values()), expected, atol=1e-5)
         assert list(choice.probabilities) == names
         assert choice.label == names[int(expected.argmax())]
-    with pytest.raises(InputError, match="no labels"):
-        tasc.choose(model, tokenizer, ["x"], [])
-    with pytest.raises(InputError, match="twice"):
-        tasc.choose(model, tokenizer, ["x"], ["a", "a"])
+    for wrong, message in (([], "no labels"), (["a", "a"], "twice")):
+        with pytest.raises(InputError, match=message):
+            tasc.choose(model, tokenizer, ["x"], wrong)

@@ -1,4 +1,8 @@
+"""The loop: output is that of plain decoding, whatever the rows' lengths, drafts and company."""
+
+import time
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,21 +10,247 @@ import torch
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.decode import Request, generate, generate_all
-from tasc.decoding.drafters import parse
+from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.verify import greedy
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.decoding.scripted import Fixed, ints
-from tests.pico import build_windowed
+from tests.decoding.outputs import lists, misleading, random_prompts
+from tests.decoding.scripted import Excessive, Fixed, floats, ints, paths
+from tests.pico import ARCHITECTURES, build_model, build_windowed, continued
+
+METHODS = (
+    "ar",
+    "tasc-spec:p_min=1",
+    "tasc-spec:p_min=1,width=2,budget=33,lambda=0.5,adapt=false",
+    "prompt-lookup",
+    "suffix:budget=20",
+    "recycling",
+)
+LENGTHS = (1, 5, 17, 40, 2, 40, 9, 23, 3, 11)
+NEW_TOKENS = 40
 
 
-def plain(target, prompt, n, ends=()):
-    return generate(target, Autoregressive(), prompt, max_new_tokens=n, end_ids=ends)
+def requests(drafters, prompts):
+    return [Request(p, d) for p, d in zip(prompts, drafters, strict=True)]
+
+
+def plainly(*prompts):
+    return [Request(prompt, Autoregressive) for prompt in prompts]
+
+
+def plain(target, prompt, n):
+    """Return the ``n`` tokens that plain decoding writes after ``prompt``."""
+    return generate(target, Autoregressive(), prompt, max_new_tokens=n).tokens
+
+
+def scripted(outputs, accepted):
+    return [partial(Scripted, o, n) for o, n in zip(outputs, accepted, strict=True)]
+
+
+def expected_row(target, ids):
+    """Return the model's own logits after ``ids``."""
+    with torch.inference_mode():
+        return target.model(input_ids=torch.tensor([ids])).logits[0, -1]
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def case(request):
+    """A model, ragged prompts, an end token that some outputs reach early, and the outputs."""
+    model = build_model(request.param)
+    prompts = random_prompts(*LENGTHS)
+    free = [continued(model, p, NEW_TOKENS, eos_token_id=None) for p in prompts]
+    end = int(free[1][7])
+    outputs = [continued(model, p, NEW_TOKENS, eos_token_id=end) for p in prompts]
+    assert len({len(o) for o in outputs}) > 1, "all rows end together: nothing leaves early"
+    return Target(model), prompts, outputs, end
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_batched_output_equals_generate_and_the_single_loop(case, text):
+    target, prompts, outputs, end = case
+    method = parse(text)
+    factory = method.prepare(Resources(misleading(outputs), end, target=target))
+    options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (end,)}
+
+    def decode(size, *prompts):
+        asked = requests([factory] * len(prompts), prompts)
+        return generate_all(target, asked, batch_size=size, budget=method.budget, **options)
+
+    alone = {size: [decode(size, prompt)[0] for prompt in prompts] for size in (1, 2)}
+    assert lists(alone[1]) == lists(alone[2]) == lists(outputs)
+    for size in (1, 3, 8):
+        results = decode(size, *prompts)
+        assert lists(results) == lists(outputs)
+        for result, single in zip(results, alone[min(size, 2)], strict=True):
+            assert result.finish == single.finish
+            if not method.learns:  # from the sequences beside it
+                assert (result.drafted, result.accepted) == (single.drafted, single.accepted)
+        if text.startswith("tasc-spec"):
+            assert len({tuple(r.accepted) for r in results}) > 1, "acceptance is not ragged"
+
+
+class Scripted(Fixed):
+    """Drafts the true output as a chain below a wrong branch, so that every commit moves keys."""
+
+    def __init__(self, output: np.ndarray, accepted: int) -> None:
+        super().__init__(output)
+        self.accepted = accepted
+
+    def draft(self, max_nodes):
+        right = self.output[self.done : self.done + self.accepted]
+        if max_nodes < len(right) + 2 or len(right) == 0:
+            return Draft()
+        wrong = ints(*((right[0] + [1, 2]) % 300 + 1))
+        parents = ints(-1, 0, -1, *range(2, len(right) + 1))
+        return Draft(np.concatenate([wrong, right]).astype(np.int32), parents)
+
+
+@pytest.mark.parametrize("poison", [1e4, -1e4])
+def test_stale_keys_are_never_seen(case, poison, monkeypatch):
+    """Whatever lies outside the accepted tokens of a row is poisoned before every step."""
+    target, prompts, outputs, end = case
+    score, steps = target.score, []
+
+    @torch.inference_mode()
+    def poisoned(last, trees):
+        kv_cache = target.kv_cache
+        for row in range(kv_cache.rows):
+            length = int(kv_cache.lengths[row]) if row < len(kv_cache.lengths) else 0
+            for block in kv_cache.blocks.values():
+                block[:, :, row, :, length:] = poison
+        steps.append(kv_cache.lengths.tolist())
+        return score(last, trees)
+
+    monkeypatch.setattr(target, "score", poisoned)
+    asked = requests(scripted(outputs, [i % 4 for i in range(len(outputs))]), prompts)
+    limits: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (end,), "budget": 8}
+    results = generate_all(target, asked, **limits, batch_size=3)
+    assert lists(results) == lists(outputs)
+    assert any(len(set(lengths)) > 1 for lengths in steps), "no step was ragged"
+    assert sum(sum(r.accepted) for r in results) > 50
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_rows_of_a_step_equal_each_path_on_its_own(target, size):
+    prompts = [ints(9, 8, 7, 6), ints(5), ints(4, 3)][-size:]
+    trees = [
+        Draft(ints(11, 12, 13), ints(-1, 0, -1)),
+        Draft(),
+        Draft(ints(21, 22, 23, 24, 25), ints(-1, -1, 1, 1, 3)),
+    ][-size:]
+    target.begin(20, size)
+    target.join(prompts[:2])
+    if prompts[2:]:
+        target.join(prompts[2:])
+    rows = target.score([30, 31, 32][-size:], [(tree.tokens, tree.parents) for tree in trees])
+    assert rows.shape == (size, 6, 320)
+    assert torch.isfinite(rows).all(), "padding poisons the cache"
+    for prompt, last, tree, own in zip(prompts, [30, 31, 32][-size:], trees, rows, strict=True):
+        for path, row in zip([(), *paths(tree)], own, strict=False):
+            expected = expected_row(target, [*prompt.tolist(), last, *path])
+            assert torch.allclose(row, expected, atol=1e-4)
+
+
+def test_prompts_that_join_together_get_the_logits_of_each_alone():
+    target = Target(build_model("gemma"))
+    prompts = [ints(3), ints(4, 5, 6, 7), ints(8, 9), ints(1, 2, 3, 4)]
+    target.begin(8, 4)
+    together = target.join(prompts)
+    for row, prompt in zip(together, prompts, strict=True):
+        assert torch.allclose(row, target.prefill(prompt, 4)[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_sliding_windows_hold_for_every_row(size):
+    model = build_windowed()
+    prompts = [np.arange(1, n, dtype=np.int32) for n in (11, 3, 8)]
+    outputs = [continued(model, p, 20, eos_token_id=None) for p in prompts]
+    asked = requests(scripted(outputs, (3, 0, 2)), prompts)
+    results = generate_all(Target(model), asked, max_new_tokens=20, budget=8, batch_size=size)
+    assert lists(results) == lists(outputs)
+
+
+def test_the_cache_grows_when_a_step_needs_more_than_was_planned(target):
+    target.begin(3, 2)
+    target.join([ints(1, 2, 3), ints(4)])
+    many = ints(*range(10, 30))
+    target.score([5, 6], [(many, np.arange(-1, 19, dtype=np.int32)), (ints(), ints())])
+    target.keep([list(range(20)), []])
+    rows = target.score([7, 8], [(ints(), ints())] * 2)[:, 0]
+    for row, ids in zip(rows, ([1, 2, 3, 5, *range(10, 30), 7], [4, 6, 8]), strict=True):
+        assert torch.allclose(row, expected_row(target, ids), atol=1e-4)
+
+
+def test_times_of_all_rows_add_up_to_the_time_that_passed(target):
+    asked = plainly(*(ints(*range(1, 2 + i)) for i in range(7)))
+    begin = time.perf_counter()
+    results = generate_all(target, asked, max_new_tokens=12, batch_size=3)
+    passed = time.perf_counter() - begin
+    booked = sum(r.timeline.total for r in results)
+    assert 0.5 * passed < booked <= passed
+    assert all(r.timeline.prefill > 0 and r.timeline.forward > 0 for r in results)
+
+
+def test_no_prompts_give_no_generations_and_one_token_needs_no_step(target):
+    assert generate_all(target, [], max_new_tokens=4, batch_size=2) == []
+    asked = plainly(ints(1, 2), ints(3), ints(4, 5))
+    results = generate_all(target, asked, max_new_tokens=1, batch_size=2)
+    assert [len(r.tokens) for r in results] == [1, 1, 1]
+    assert [r.decoding_steps for r in results] == [1, 1, 1]
+
+
+def test_a_prompt_that_just_fits_is_decoded_as_by_the_single_loop(target):
+    prompts = [np.arange(1, 505, dtype=np.int32) % 320, ints(7)]
+    single = [plain(target, prompt, 8) for prompt in prompts]
+    factory = parse("suffix:budget=20").prepare(Resources(single, 0))
+    for budget in (20, 10**5):
+        asked = requests([factory, factory], prompts)
+        results = generate_all(target, asked, max_new_tokens=8, budget=budget, batch_size=2)
+        assert lists(results) == lists(single)
+    assert target.kv_cache.capacity < 600  # what drafts can fill, not what they may
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "message"),
+    [
+        ([ints(1)], {"batch_size": 0}, "at least 1 sequence, got 0"),
+        ([ints()], {}, "no tokens"),
+        ([ints(1)], {"max_new_tokens": 0}, "at least 1, got 0"),
+        ([ints(1)], {"max_new_tokens": 0, "batch_size": 2}, "at least 1, got 0"),
+        ([np.ones(510, np.int32)], {}, "512 positions"),
+        ([ints(1), np.ones(510, np.int32)], {"batch_size": 2}, "512 positions"),
+    ],
+)
+def test_what_does_not_fit_is_refused(target, prompts, options, message):
+    with pytest.raises(InputError, match=message):
+        generate_all(target, plainly(*prompts), **{"max_new_tokens": 9} | options)
+
+
+def test_no_more_sequences_join_than_the_batch_has_room_for(target):
+    target.begin(8, 1)
+    with pytest.raises(InputError, match="2 sequences cannot join 0 in a batch of 1"):
+        target.join([ints(1), ints(2)])
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_draft_beyond_the_budget_is_refused(target, size):
+    asked = requests([Excessive] * 2, [ints(1), ints(2)])
+    with pytest.raises(InputError, match="proposed 4 nodes for a budget of 3"):
+        generate_all(target, asked, max_new_tokens=9, budget=3, batch_size=size)
+
+
+def test_requests_are_decoded_in_their_order_one_at_a_time(target):
+    order: list[int] = []
+    asked = [
+        Request(ints(*range(1, 1 + n)), Autoregressive, on_tokens=lambda _, n=n: order.append(n))
+        for n in (3, 9, 1, 5)
+    ]
+    generate_all(target, asked, max_new_tokens=2)
+    assert order == [3, 3, 9, 9, 1, 1, 5, 5]
 
 
 def test_a_perfect_draft_is_accepted_whole(target):
-    expected = plain(target, ints(5, 6, 7), 21).tokens
+    expected = plain(target, ints(5, 6, 7), 21)
     result = generate(target, Fixed(expected), ints(5, 6, 7), max_new_tokens=21, budget=4)
     assert result.tokens.tolist() == expected.tolist()
     assert (result.prefilled, result.accepted) == (5, [4, 4, 4, 0])
@@ -34,6 +264,9 @@ def test_one_forward_reads_a_prompt_and_scores_a_tree(target, shared):
     rows = target.score(prompt[-1:], [tree])
     target.keep([ints(0, 2)])
     then = target.score([3], [(ints(), ints())])
+    assert torch.allclose(
+        then[0, 0], expected_row(target, [*prompt.tolist(), 11, 13, 3]), atol=1e-4
+    )
     target.share(prompt[:shared])
     try:
         target.begin(16)
@@ -54,141 +287,30 @@ def test_a_sequence_drafts_with_its_prompt_only_if_alone_and_the_prompt_is_short
         (ints(5, 6, 7), 2, 1),
         (ints(*range(1, 5)), 1, 1),
     ):
-        expected = plain(target, prompt, 9).tokens
+        expected = plain(target, prompt, 9)
         asked = [Request(prompt, partial(Fixed, expected))]
         done = generate_all(target, asked, max_new_tokens=9, budget=4, batch_size=size)[0]
         assert done.tokens.tolist() == expected.tolist()
         assert done.prefilled == prefilled
 
 
-def test_an_end_token_inside_an_accepted_run_ends_the_output(target):
-    tokens = plain(target, ints(5, 6, 7), 20).tokens
-    end = int(tokens[9])
-    first = tokens.tolist().index(end)
-    result = generate(
-        target, Fixed(tokens), ints(5, 6, 7), max_new_tokens=20, end_ids=(end,), budget=8
-    )
-    assert result.tokens.tolist() == tokens[: first + 1].tolist()
-
-
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_never_more_tokens_than_asked_for(target, limit):
-    tokens = plain(target, ints(3, 4), 12).tokens
+    tokens = plain(target, ints(3, 4), 12)
     result = generate(target, Fixed(tokens), ints(3, 4), max_new_tokens=limit, budget=8)
     assert result.tokens.tolist() == tokens[:limit].tolist()
 
 
-def test_tree_rows_equal_the_rows_of_each_path_on_its_own(target):
-    prompt = ints(9, 8, 7, 6)
-    parents = ints(-1, 0, 0, 2, -1, 4)
-    tokens = ints(11, 12, 13, 14, 15, 16)
-    target.prefill(prompt, 16)
-    rows = target.score([5], [(tokens, parents)])[0]
-    for node in range(-1, 6):
-        path, at = [], node
-        while at >= 0:
-            path.append(int(tokens[at]))
-            at = int(parents[at])
-        ids = torch.tensor([[*prompt.tolist(), 5, *path[::-1]]])
-        with torch.inference_mode():
-            alone = target.model(input_ids=ids).logits[0, -1]
-        assert torch.allclose(rows[node + 1], alone, atol=1e-4)
-
-
-def test_keeping_a_path_leaves_the_cache_of_a_plain_run(target):
-    prompt = ints(9, 8, 7, 6)
-    target.prefill(prompt, 16)
-    target.score([5], [(ints(11, 12, 13), ints(-1, -1, 1))])
-    target.keep([ints(1, 2)])
-    after = target.score([20], [(ints(), ints())])[0]
-    with torch.inference_mode():
-        alone = target.model(input_ids=torch.tensor([[9, 8, 7, 6, 5, 12, 13, 20]])).logits[0, -1]
-    assert torch.allclose(after[0], alone, atol=1e-4)
-
-
-def test_the_cache_grows_when_a_step_needs_more_than_was_planned(target):
-    target.prefill(ints(1, 2, 3), 1)
-    target.score([5], [(ints(*range(10, 30)), np.arange(-1, 19, dtype=np.int32))])
-    target.keep([list(range(20))])
-    row = target.score([7], [(ints(), ints())])[0, 0]
-    with torch.inference_mode():
-        alone = target.model(input_ids=torch.tensor([[1, 2, 3, 5, *range(10, 30), 7]])).logits[
-            0, -1
-        ]
-    assert torch.allclose(row, alone, atol=1e-4)
-
-
-def test_sliding_windows_hold_for_trees():
-    model = build_windowed()
-    prompt = torch.arange(1, 11)
-    expected = model.generate(prompt[None], max_new_tokens=16, do_sample=False, pad_token_id=0)
-    expected = expected[0, 10:].numpy().astype(np.int32)
-    result = generate(
-        Target(model),
-        Fixed(expected),
-        prompt.numpy().astype(np.int32),
-        max_new_tokens=16,
-        end_ids=(2,),
-        budget=5,
-    )
-    assert result.tokens.tolist() == expected.tolist()
-
-
-def test_greedy_walk_takes_the_bonus_token_after_the_accepted_path():
-    rows = torch.zeros(4, 9)
-    for row, token in enumerate((3, 5, 6, 7)):
-        rows[row, token] = 1
-    path, bonus = greedy(Draft(ints(3, 5, 4), ints(-1, 0, -1)), rows)
-    assert (path.tolist(), bonus) == ([0, 1], 6)
-    path, bonus = greedy(Draft(ints(4, 5, 8), ints(-1, 0, -1)), rows)
-    assert (path.tolist(), bonus) == ([], 3)
-
-
 @pytest.mark.parametrize(
-    ("tokens", "parents", "message"),
+    ("tokens", "parents", "probabilities", "message"),
     [
-        (ints(1, 2), ints(-1, 1), "node 1 has parent 1"),
-        (ints(1, 2), ints(-1, -2), "node 1 has parent -2"),
-        (ints(1, 2), ints(-1), "2 tokens needs 2 parents"),
-        (np.array([1]), ints(-1), "int32"),
+        (ints(1, 2), ints(-1, 1), None, "node 1 has parent 1"),
+        (ints(1, 2), ints(-1, -2), None, "node 1 has parent -2"),
+        (ints(1, 2), ints(-1), None, "2 tokens needs 2 parents"),
+        (np.array([1]), ints(-1), None, "int32"),
+        (ints(1, 2), ints(-1, 0), floats(1), "2 tokens needs 2 prob"),
     ],
 )
-def test_a_malformed_draft_is_refused(tokens, parents, message):
+def test_a_malformed_draft_is_refused(tokens, parents, probabilities, message):
     with pytest.raises(InputError, match=message):
-        Draft(tokens, parents)
-
-
-def test_a_draft_with_another_number_of_probabilities_is_refused():
-    with pytest.raises(InputError, match="2 tokens needs 2 prob"):
-        Draft(ints(1, 2), ints(-1, 0), probabilities=np.ones(1, np.float32))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("magic", "unknown method 'magic': choose from ar, grammar, tasc-spec"),
-        ("tasc-spec:gamma=3", "unknown option 'gamma'; options: budget, n_max"),
-        ("tasc-spec:n_max=x", "n_max must be int, got 'x'"),
-        ("tasc-spec:lambda=2", "lambda must lie between 0 and 1, got 2.0"),
-        ("tasc-spec:budget=-1", "budget must lie between 0 and 1,024, got -1"),
-        ("tasc-spec:budget=99999999", "budget must lie between 0 and 1,024, got 99999999"),
-        ("ar:budget=3", "unknown option 'budget'; options: none"),
-    ],
-)
-def test_a_wrong_method_is_refused_with_what_is_allowed(text, message):
-    with pytest.raises(InputError, match=message):
-        parse(text)
-
-
-def test_an_empty_or_too_long_prompt_is_refused(target):
-    with pytest.raises(InputError, match="no tokens"):
-        plain(target, ints(), 3)
-    with pytest.raises(InputError, match="512 positions"):
-        plain(target, np.ones(510, np.int32), 30)
-
-
-def test_no_tokens_at_all_cannot_be_asked_for(target):
-    with pytest.raises(InputError, match="at least 1, got 0"):
-        plain(target, ints(3, 4), 0)
-    with pytest.raises(InputError, match="at least 1, got 0"):
-        generate_all(target, [Request(ints(3), Autoregressive)], max_new_tokens=0, batch_size=2)
+        Draft(tokens, parents, probabilities=probabilities)

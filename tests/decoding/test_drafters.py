@@ -7,61 +7,38 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
 
-from tasc._native import NgramTrie, SuffixArray, SuffixDrafter, prompt_lookup
-from tasc.decoding.drafters import DRAFTERS, Resources, parse
+from tasc._native import NgramTrie, SuffixArray, SuffixDrafter
+from tasc.decoding.core.draft import Draft
+from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram import ngrammys
 from tasc.decoding.drafters.ngram.ngrammys import Ngrammys, NgrammysOptions, bigram_table
 from tasc.errors import InputError
+from tests.decoding.ngrams import END, token
+from tests.decoding.scripted import ints, paths
 from tests.pico import build_model
 
-token = st.integers(0, 3)
 
-
-def array(tokens):
-    return np.array(tokens, np.int32)
-
-
-def slow_lookup(sequence, n_max, wanted):
-    """transformers' PromptLookupCandidateGenerator, step by step."""
-    for n in range(min(n_max, len(sequence) - 1), 0, -1):
-        for i in range(len(sequence) - n + 1):
-            follows = sequence[i + n : i + n + wanted]
-            if sequence[i : i + n] == sequence[-n:] and follows:
-                return follows
-    return []
-
-
-@given(st.lists(token, max_size=30), st.integers(1, 4), st.integers(1, 9))
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 3, END]), min_size=1, max_size=30),
+    st.integers(1, 4),
+    st.integers(1, 9),
+)
 @settings(max_examples=200, deadline=None)
-def test_prompt_lookup_copies_what_the_slow_search_finds(sequence, n_max, wanted):
-    begin, end = prompt_lookup(array(sequence), n_max, wanted)
-    assert sequence[begin:end] == slow_lookup(sequence, n_max, wanted)
-
-
-def test_prompt_lookup_agrees_with_transformers():
-    from transformers.generation.candidate_generator import PromptLookupCandidateGenerator
-
-    rng = np.random.default_rng(0)
+def test_prompt_lookup_copies_what_that_of_transformers_copies(sequence, n_max, wanted):
     generator = PromptLookupCandidateGenerator(
-        eos_token_id=torch.tensor([9]),
-        num_output_tokens=6,
-        max_matching_ngram_size=2,
-        max_length=99,
+        torch.tensor([END]), wanted, max_matching_ngram_size=n_max, max_length=99
     )
-    drafter = parse("prompt-lookup:chain=6").prepare(Resources([], 9))()
-    found = 0
-    for _ in range(200):
-        sequence = rng.integers(0, 10, rng.integers(2, 40))
-        ids = torch.from_numpy(sequence)[None]
-        expected = generator.get_candidates(ids)[0][0, len(sequence) :].tolist()
-        drafter.start(sequence.astype(np.int32))
-        drafted = drafter.draft(6).tokens.tolist()
-        # transformers leaves the end token itself out; the rest is the same.
-        assert drafted[: len(expected)] == expected
-        assert drafted[len(expected) :] in ([], [9])
-        found += len(drafted) > 0
-    assert found > 100
+    ids = torch.tensor([sequence])
+    expected = generator.get_candidates(ids)[0][0, len(sequence) :].tolist()
+    text = f"prompt-lookup:chain={wanted},n_max={n_max}"
+    drafter = parse(text).prepare(Resources([], END))()
+    drafter.start(ints(*sequence))
+    drafted = drafter.draft(wanted).tokens.tolist()
+    # transformers leaves the end token itself out; the rest is the same.
+    assert drafted[: len(expected)] == expected
+    assert drafted[len(expected) :] in ([], [END])
 
 
 class SlowTrie:
@@ -104,24 +81,13 @@ class SlowTrie:
 def test_trie_drafts_the_most_frequent_paths(context, sequence, n, prefix, kept):
     n = max(n, prefix + 1)
     trie = NgramTrie(n, prefix)
-    trie.build(array(context))
-    tokens, parents, _ = trie.draft(array(sequence), kept, 99)
+    trie.build(ints(*context))
+    tokens, parents, _ = trie.draft(ints(*sequence), kept, 99)
     frequencies = SlowTrie(context, n, prefix).frequencies(sequence, prefix)
-    paths = [()]
-    for t, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
-        paths.append((*paths[parent + 1], t))
-    drafted = paths[1:]
+    drafted = paths(Draft(tokens, parents))
     assert len(set(drafted)) == len(drafted) == min(kept, len(frequencies))
     best = sorted(frequencies.values(), reverse=True)[:kept]
     assert sorted((frequencies[p] for p in drafted), reverse=True) == best
-
-
-def test_trie_counts_sub_prefixes_as_the_paper_does():
-    trie = NgramTrie(4, 2)
-    trie.build(array([1, 2, 3, 4, 5]))
-    tokens, parents, _ = trie.draft(array([7, 2]), 9, 9)  # (7, 2) is unknown, (2) is not
-    assert tokens.tolist() == [3, 4, 5]
-    assert parents.tolist() == [-1, 0, 1]
 
 
 def slow_suffix(texts, sequence, end):
@@ -148,16 +114,15 @@ def slow_suffix(texts, sequence, end):
 @settings(max_examples=200, deadline=None)
 def test_suffix_counts_what_followed_the_longest_match(texts, sequence):
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    corpus = SuffixArray(array([t for text in texts for t in text]), offsets, 9)
+    corpus = SuffixArray(ints(*[t for text in texts for t in text]), offsets, 9)
     assert corpus.check_integrity() is None
     drafter = SuffixDrafter(corpus, 60, 0.0, 0, 9)
-    drafter.start(array(sequence))
+    drafter.start(ints(*sequence))
     tokens, parents, probabilities = drafter.draft(200)
     follows = slow_suffix(texts, sequence, 9)
-    expected = {t: follows.count(t) / len(follows) for t in follows}
     roots = parents == -1
     drafted = dict(zip(tokens[roots].tolist(), probabilities[roots].tolist(), strict=True))
-    assert drafted == pytest.approx(expected)
+    assert drafted == pytest.approx({t: follows.count(t) / len(follows) for t in follows})
 
 
 def test_bigrams_are_the_models_most_probable_next_tokens(monkeypatch):
@@ -180,12 +145,11 @@ def test_a_small_vocabulary_has_no_more_bigrams_than_tokens():
 def test_ngrammys_puts_context_rows_before_the_models(target):
     method = parse("ngrammys:k=2,width=3,n_max=2,budget=20")
     drafter = method.prepare(Resources([], 0, target=target))()
-    drafter.start(array([5, 6, 7, 8, 5, 6]))
-    draft = drafter.draft(20)
-    assert draft.tokens[:3].tolist() == [7, 8, 5]
-    assert draft.parents[:4].tolist() == [-1, 0, 1, -1]
-    table = bigram_table(target.model, 2)
-    assert set(draft.tokens[draft.parents == -1].tolist()) == {7, *table[6].tolist()}
+    drafter.start(ints(5, 6, 7, 8, 5, 6))
+    drafted = paths(drafter.draft(20))
+    assert drafted[:3] == [(7,), (7, 8), (7, 8, 5)]
+    likely = bigram_table(target.model, 2)[6].tolist()
+    assert {path for path in drafted if len(path) == 1} == {(7,), *zip(likely)}
     with pytest.raises(InputError, match="model"):
         method.prepare(Resources([], 0))
 
@@ -198,8 +162,8 @@ def slow_rows(sequence, table, options):
             for end in ends[::-1][: options.k]:
                 yield sequence[end : end + options.width]
             break
-    for token in table[sequence[-1]].tolist():
-        row = [token]
+    for first in table[sequence[-1]].tolist():
+        row = [first]
         while len(row) < options.width:
             row.append(table[row[-1]].tolist()[0])
         yield row
@@ -214,40 +178,14 @@ def slow_rows(sequence, table, options):
 def test_ngrammys_drafts_the_rows_of_its_definition(sequence, options, prompt, budget):
     table = np.random.default_rng(0).integers(0, 4, (4, options.k)).astype(np.int32)
     drafter = Ngrammys(table, 3, options)
-    drafter.start(array([0, 1, 2]))  # another sequence leaves nothing
-    drafter.start(array(sequence[:prompt]))
-    drafter.observe(array(sequence[prompt:]))
-    draft, paths = drafter.draft(budget), [()]
-    for t, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
-        paths.append((*paths[parent + 1], t))
+    drafter.start(ints(0, 1, 2))  # another sequence leaves nothing
+    drafter.start(ints(*sequence[:prompt]))
+    drafter.observe(ints(*sequence[prompt:]))
     rows = [row[: (*row, 3).index(3) + 1] for row in slow_rows(sequence, table, options)]
     expected = dict.fromkeys(tuple(row[:n]) for row in rows for n in range(1, len(row) + 1))
-    assert paths[1:] == list(expected)[:budget]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "prompt-lookup:n_max=0",
-        "ngram-trie:n=3,prefix=3",
-        "ngrammys:k=0",
-        "tasc-spec:discount=1",
-        "tasc-spec:corpus=false,prompt=false",
-        "suffix:longest=64",
-        "suffix:min_probability=1",
-        "tasc-spec:adapt=maybe",
-        "tasc-spec:n_max=16",
-    ],
-)
-def test_options_outside_their_range_are_refused(text):
-    with pytest.raises(InputError, match=text.partition(":")[2].partition("=")[0]):
-        parse(text)
+    assert paths(drafter.draft(budget)) == list(expected)[:budget]
 
 
 def test_suffixes_need_a_corpus():
     with pytest.raises(InputError, match="no outputs"):
         parse("suffix").prepare(Resources([], 0))
-
-
-def test_every_method_names_its_source():
-    assert all(entry.paper for entry in DRAFTERS.values())

@@ -1,69 +1,65 @@
-"""Sampling with EAGLE's trees has the distribution of a real model, over all or some tokens."""
+"""Sampling with EAGLE's trees has the distribution of a real model, whatever tokens are drafted."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import generate
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.decoding.drafters.heads.draft_vocab.full import Full
+from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
 from tasc.decoding.drafters.heads.eagle import EagleOptions
 from tasc.decoding.verify import verifier
 from tasc.models.draft_head import new_head
 from tasc.models.target import Target
 from tests.decoding.heads import eagle
-from tests.decoding.table import chance
+from tests.decoding.table import LENGTH, PROMPT, VOCABULARY, chance, sample
 from tests.pico import build_model
 
-VOCABULARY, LENGTH, SEQUENCES = 5, 2, 500
+DRAFT_VOCABULARIES: dict[str, Any] = {
+    "full": Full,
+    "frequent": lambda lm_head: Frequent(lm_head, torch.tensor([1, 3])),
+    "microspec": lambda lm_head: MicroSpec(lm_head, WindowOptions(3, k_pre=0, k_ver=1)),
+}
 
 
 @pytest.fixture(scope="module")
 def tiny():
-    """A model of five tokens, and the probability of every sequence of two after a prompt."""
+    """A model of few tokens, and the probability of every sequence of LENGTH after PROMPT."""
     model = build_model(vocabulary=VOCABULARY, hidden=16, layers=1, seed=4)
-    prompt = np.array([1, 2], np.int32)
-    expected = []
-    for sequence in itertools.product(range(VOCABULARY), repeat=LENGTH):
-        ids = torch.tensor([*prompt.tolist(), *sequence])[None]
-        with torch.no_grad():
-            distributions = model(input_ids=ids).logits[0].log_softmax(-1)
-        each = [distributions[len(prompt) - 1 + i, token] for i, token in enumerate(sequence)]
-        expected.append(float(torch.stack(each).sum().exp()))
-    return model, prompt, np.array(expected)
+    sequences = torch.tensor([*itertools.product(range(VOCABULARY), repeat=LENGTH)])
+    prompts = torch.from_numpy(PROMPT).long().expand(len(sequences), -1)
+    with torch.no_grad():
+        logits = model(input_ids=torch.cat([prompts, sequences], 1)).logits
+    each = logits[:, len(PROMPT) - 1 : -1].log_softmax(-1).gather(2, sequences[..., None])
+    return model, each.sum((1, 2)).exp().double().numpy()
 
 
-class AtLength:
-    """Cuts outputs, so that drafts need not become shorter towards the end."""
-
-    def cut(self, tokens, new):
-        return LENGTH if len(tokens) >= LENGTH else None
-
-
-def sampled(tiny, vocabulary, verify):
-    model, prompt, _ = tiny
+def sampled(tiny, vocabulary, name, temperature=1.0):
+    """Return the p-value of 500 sequences, and the numbers of different tokens of their drafts."""
+    model, expected = tiny
+    vocabulary = DRAFT_VOCABULARIES[vocabulary](model.get_output_embeddings())
     drafter = eagle(model, new_head(model), vocabulary, EagleOptions(depth=2, width=3))
-    target, counts = Target(model), dict.fromkeys(itertools.product(range(5), repeat=LENGTH), 0)
-    for _ in range(SEQUENCES):
-        done = generate(
-            target, drafter, prompt, max_new_tokens=20, budget=8, verify=verify, stop=AtLength()
-        )
-        counts[tuple(done.tokens.tolist())] += 1
-    return np.array(list(counts.values()))
+    drafts, draft = [], drafter.draft
+    drafter.draft = lambda max_nodes: drafts.append(draft(max_nodes)) or drafts[-1]
+    verify = verifier(name, Sampling(temperature, seed=1))
+    counts = sample(Target(model), drafter, verify, 500)
+    return chance(counts, expected), {len(np.unique(d.tokens)) for d in drafts}
 
 
-@pytest.mark.parametrize(
-    ("name", "pruned"), [("sampled", False), ("sampled", True), ("multi-branch", True)]
-)
-def test_sampling_has_the_targets_distribution_whatever_the_draft_vocabulary(tiny, name, pruned):
-    lm_head = tiny[0].get_output_embeddings()
-    vocabulary = Frequent(lm_head, torch.tensor([1, 3])) if pruned else None
-    counts = sampled(tiny, vocabulary, verifier(name, Sampling(1.0, seed=1)))
-    assert chance(counts, tiny[2]) > 1e-6
+@pytest.mark.parametrize("name", ["sampled", "multi-branch"])
+@pytest.mark.parametrize("vocabulary", DRAFT_VOCABULARIES)
+def test_sampling_has_the_targets_distribution_whatever_the_draft_vocabulary(
+    tiny, vocabulary, name
+):
+    probability, sizes = sampled(tiny, vocabulary, name)
+    assert probability > 1e-6
+    assert max(sizes) > 0
+    assert (max(sizes) < VOCABULARY) == (vocabulary != "full"), "drafts lack some token"
 
 
 def test_the_test_of_distributions_notices_another_temperature(tiny):
-    counts = sampled(tiny, None, verifier("sampled", Sampling(0.5, seed=1)))
-    assert chance(counts, tiny[2]) < 1e-6
+    assert sampled(tiny, "full", "sampled", 0.5)[0] < 1e-6

@@ -17,17 +17,13 @@ from tasc.decoding.drafters.heads.draft_vocab.frequent import (
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.source import pair_of
 from tasc.errors import InputError, IntegrityError
-from tasc.models.target import Target
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.heads import save_head
+from tests.decoding.outputs import resources_of
+from tests.decoding.scripted import ints
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 
 FREQUENT = range(100, 140)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return build_model()
 
 
 @pytest.fixture(scope="module")
@@ -53,47 +49,26 @@ def test_counts_that_count_no_tokens_are_refused(tokenizer, tmp_path, wrong):
         load_counts(tmp_path, tokenizer)
 
 
-def test_a_draft_head_drafts_frequent_tokens_only(model, tokenizer, counts, tmp_path):
-    save_head(model, tmp_path)
-    target = Target(model)
-    resources = Resources(
-        [], 0, target=target, tokenizer=tokenizer, draft_head=tmp_path, token_counts=counts
-    )
-    drafter = parse("fr-spec:size=40").prepare(resources)()
-    generate(target, drafter, np.array([5, 6, 7], np.int32), max_new_tokens=3, budget=30)
-    drafted = drafter.draft(60).tokens
-    assert len(drafted) == 60
+@pytest.mark.parametrize(
+    ("text", "nodes"), [("fr-spec:size=40", 60), ("standard:size=40,confidence=0", 20)]
+)
+def test_a_draft_head_and_a_draft_model_draft_frequent_tokens_only(
+    target, tokenizer, counts, tmp_path, text, nodes
+):
+    head = save_head(target.model, tmp_path)
+    resources = resources_of(target, tokenizer, draft_head=head, token_counts=counts)
+    drafter = parse(text).prepare(resources)()
+    generate(target, drafter, ints(5, 6, 7), max_new_tokens=3, budget=30)
+    drafted = drafter.draft(nodes).tokens
+    assert len(drafted) == nodes
     assert set(drafted.tolist()) <= {0, *FREQUENT[:-1]}  # the end token is one of the 40
 
 
-def test_a_plain_draft_model_drafts_frequent_tokens_only(model, tokenizer, counts):
-    resources = Resources(
-        [],
-        0,
-        target=Target(model),
-        tokenizer=tokenizer,
-        draft=DraftSource(tokenizer, model),
-        token_counts=counts,
-    )
-    drafter = parse("standard:size=40,confidence=0").prepare(resources)()
-    drafter.start(np.array([5, 6, 7], np.int32))
-    drafter.observe(np.array([9], np.int32))
-    drafted = drafter.draft(20).tokens
-    assert len(drafted) == 20
-    assert set(drafted.tolist()) <= {0, *FREQUENT[:-1]}  # the end token is one of the 40
-
-
-def test_counts_of_another_vocabulary_are_made_of_the_outputs(model, tokenizer, counts, tmp_path):
+def test_counts_of_another_vocabulary_are_made_of_the_outputs(target, tokenizer, counts, tmp_path):
     other = load_tokenizer(str(make_tokenizer(tmp_path, ["zebra zebra zoo"], 280)))
     text = tokenizer.encode(["zebra"]).tokens
-    resources = Resources(
-        [text],
-        0,
-        target=Target(model),
-        tokenizer=tokenizer,
-        draft=DraftSource(other, model),
-        token_counts=counts,
-    )
+    draft = DraftSource(other, target.model)
+    resources = resources_of(target, tokenizer, [text], draft=draft, token_counts=counts)
     said = other.encode(["zebra"]).tokens.tolist()
     pair = pair_of(resources, HeteroOptions(size=len(set(said)) + 1))
     draft_model = pair.draft_model()
@@ -115,8 +90,8 @@ def test_a_pruned_model_says_the_same_of_fewer_tokens(architecture):
     assert torch.equal(full, again), "the model itself was changed"
 
 
-def test_pruning_needs_a_model(model, tokenizer):
-    resources = Resources([], 0, target=Target(model), tokenizer=tokenizer)
+def test_pruning_needs_a_model(target, tokenizer):
+    resources = resources_of(target, tokenizer, draft=None)
     with pytest.raises(InputError, match="name a model with --draft"):
         parse("tli:size=40").prepare(resources)
 
@@ -130,7 +105,7 @@ def test_of_equal_counts_the_lower_ids_are_taken():
 
 
 def test_outputs_are_counted_with_their_end_token():
-    counts = corpus_counts([np.array([3, 3, 1], np.int32), np.array([1], np.int32)], 0, 5)
+    counts = corpus_counts([ints(3, 3, 1), ints(1)], 0, 5)
     assert counts.tolist() == [2, 2, 0, 2, 0]
     assert corpus_counts([], 2, 3).tolist() == [0, 0, 1]
 

@@ -4,6 +4,7 @@ Timor et al.: theorem 3.2 (ψ, and that SLRS is lossless), 3.1 and table 2 (α o
 4.1 (TLI and union).
 """
 
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -26,8 +27,7 @@ from tasc.decoding.drafters.hetero.token_level import TokenLevel
 from tasc.decoding.verify import reference
 from tasc.decoding.verify.rejection import _over, below, verify_lazy
 from tasc.vocab import strings as strings_module
-from tasc.vocab.strings import CONTINUE
-from tests.decoding.toy import psi, toy_pair
+from tests.decoding.toy import draws, psi, toy_pair
 
 strings = st.text("ab", min_size=1, max_size=3).map(str.encode)
 vocabularies = st.lists(strings, min_size=1, max_size=6, unique=True)
@@ -49,11 +49,17 @@ def session_of(pair) -> tuple[DraftSession, int]:
     return session, session.root()
 
 
-rules = st.sampled_from(
-    [
-        SlrsOptions(lookahead=lookahead, floor=floor)
-        for lookahead, floor in ((0, 0.0), (1, 0.0), (2, 0.0), (0, 0.05))
-    ]
+def meeting(texts, seed=0, n=4):
+    """Return a pair whose segmentations meet, drafted from n-grams of ``texts``, and the model."""
+    pair = toy_pair([b"a", b"b", b"ababab"], [b"a", b"b", b"ab", b"ba"], seed, SAMPLING)
+    model = NgramModel(texts, pair.sizes[1], n, pair.sizes[1] - 1)
+    pair.draft_model = lambda: NgramDraftModel(model)
+    return pair, model
+
+
+rules = st.builds(
+    lambda of: SlrsOptions(lookahead=of[0], floor=of[1]),
+    st.sampled_from([(0, 0.0), (1, 0.0), (2, 0.0), (0, 0.05)]),
 )
 
 
@@ -77,10 +83,8 @@ def test_psi_is_the_sum_over_all_that_settles_a_token(case, rule):
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([0.0, 0.02, 0.1]))
 @settings(max_examples=60, deadline=None)
 def test_psi_counts_what_is_drawn_where_segmentations_meet(seed, n, floor):
-    pair = toy_pair([b"a", b"b", b"ababab"], [b"a", b"b", b"ab", b"ba"], seed, SAMPLING)
     texts = [np.random.default_rng([seed, i]).integers(0, 4, 12) for i in range(3)]
-    model = NgramModel(texts, pair.sizes[1], n, pair.sizes[1] - 1)
-    pair.draft_model = lambda: NgramDraftModel(model)
+    pair, _ = meeting(texts, seed, n)
     session, node = session_of(pair)
     expected = psi(session, node, floor=floor)
     for token in range(pair.sizes[0]):
@@ -91,9 +95,7 @@ def test_psi_counts_what_is_drawn_where_segmentations_meet(seed, n, floor):
 def test_what_is_kept_from_step_to_step_stays_within_a_bound(monkeypatch):
     for module in (strings_module, ngram_module, segmentation_module):
         monkeypatch.setattr(module, "KEPT", 40)
-    pair = toy_pair([b"a", b"b", b"ababab"], [b"a", b"b", b"ab", b"ba"], 0, SAMPLING)
-    model = NgramModel([np.arange(4)] * 3, pair.sizes[1], 4, pair.sizes[1] - 1)
-    pair.draft_model = lambda: NgramDraftModel(model)
+    pair, model = meeting([np.arange(4)] * 3)
     session, node = session_of(pair)
     expected = psi(session, node)
     for token in range(pair.sizes[0]):
@@ -132,16 +134,6 @@ def exact(draft, p) -> tuple[float, np.ndarray]:
     return accepted, seen[-1] / seen[-1].sum()
 
 
-class Script:
-    """Random numbers as written down."""
-
-    def __init__(self, *numbers: float) -> None:
-        self.numbers = list(numbers)
-
-    def random(self) -> float:
-        return self.numbers.pop(0)
-
-
 def asked_for(draft, p) -> tuple[float, np.ndarray]:
     """Return the same where distributions are asked for."""
     assert isinstance(draft.q, LazyProposal)
@@ -163,7 +155,7 @@ def asked_for(draft, p) -> tuple[float, np.ndarray]:
     vain = [t for t in range(len(p)) if p[t] > 1e-6 and keep[t] == 0][: accepted < 1 - 1e-6]
     begin = [1 - 1e-16] * len(draft) + [number for t in vain for number in propose(t)]
     for token in np.flatnonzero(residual > 1e-6).tolist():
-        script: Any = Script(*begin, *propose(token))
+        script: Any = SimpleNamespace(random=iter([*begin, *propose(token)]).__next__)
         path, bonus = verify_lazy(draft, draft.q, distribution, script)
         assert bonus == token or len(path)
     rest = residual.sum()
@@ -195,11 +187,8 @@ def single(drafter):
     """List the first draft tokens and their probabilities."""
     drafter.start(np.empty(0, np.int32))
     distribution = drafter.distribution(drafter.session.root())
-    return (
-        []
-        if distribution is None
-        else [([d], float(q)) for d, q in enumerate(distribution) if q > 0]
-    )
+    likely = () if distribution is None else enumerate(distribution)
+    return [([token], float(q)) for token, q in likely if q > 0]
 
 
 @given(pairs())
@@ -221,23 +210,6 @@ def test_tli_and_union_preserve_the_target_and_tli_accepts_more(case):
     assert alphas[1] == pytest.approx(np.minimum(p, q / q.sum()).sum(), abs=1e-5)
 
 
-def segmentations(session, node, options, string=b"", mass=1.0, depth=1):
-    """List every sequence of draft tokens that resolves the first target token."""
-    pair, distribution = session.pair, session.distribution(node).numpy()
-    for draft in np.flatnonzero(distribution > 0).tolist():
-        share = mass * float(distribution[draft])
-        committed = pair.resolver.after(string)[draft] != CONTINUE or depth == options.lookahead
-        if committed or share < options.floor:
-            yield [draft], share
-        else:
-            child = session.draft_model.extend([node], [draft])[0]
-            grown = string + pair.draft_strings[draft]
-            for rest, probability in segmentations(
-                session, child, options, grown, share, depth + 1
-            ):
-                yield [draft, *rest], probability
-
-
 @given(pairs(), st.sampled_from([{}, {"floor": 0.0}, {"floor": 0.05}, {"lookahead": 1}]))
 @settings(max_examples=120, deadline=None)
 def test_slrs_preserves_the_target_and_accepts_more_than_slem(case, given_options):
@@ -245,11 +217,12 @@ def test_slrs_preserves_the_target_and_accepts_more_than_slem(case, given_option
     options = SlrsOptions(**{"floor": 0.0} | given_options)
     drafter = Slrs(pair, options)
     session, node = session_of(pair)
-    drawn = list(segmentations(session, node, options))
+    rule: dict[str, Any] = {"lookahead": options.lookahead, "floor": options.floor}
+    drawn = [(path, share) for path, _, share in draws(session, node, **rule)]
     assert sum(q for _, q in drawn) == pytest.approx(1)
     distribution, alpha = outcome(drafter, p, drawn, asked_for)
     assert distribution == pytest.approx(p, abs=1e-5)
-    likely = psi(session, node, lookahead=options.lookahead, floor=options.floor)[:-1]
+    likely = psi(session, node, **rule)[:-1]
     assert alpha == pytest.approx(np.minimum(p, likely).sum(), abs=1e-5)  # table 2
     assert alpha >= (p * likely).sum() - 1e-9  # SLEM's
 
@@ -258,7 +231,7 @@ def test_a_psi_that_misses_segmentations_is_noticed(monkeypatch):
     """The enumeration has the power to see what it is there for."""
     pair = toy_pair([b"ab", b"a", b"b"], [b"a", b"b", b"ab"], 0, SAMPLING)
     session, node = session_of(pair)
-    drawn = list(segmentations(session, node, SlrsOptions(floor=0.0)))
+    drawn = [(path, share) for path, _, share in draws(session, node)]
     p = np.array([0.7, 0.1, 0.1, 0.1])
     drafter = Slrs(pair, SlrsOptions(floor=0.0))
     assert outcome(drafter, p, drawn, asked_for)[0] == pytest.approx(p, abs=1e-6)

@@ -1,18 +1,20 @@
 """The specification of the project: every method × architecture gives autoregressive output."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import Request, generate, generate_all
-from tasc.decoding.drafters import DRAFTERS, Resources, parse
+from tasc.decoding.decode import Request, generate_all
+from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import greedy, verifier
 from tasc.models.packed import DTYPES, pack
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
-from tests.decoding.heads import teach
+from tests.decoding.heads import save_taught
+from tests.decoding.outputs import lists, misleading, random_prompts, resources_of
 from tests.models.test_packed import needs_packing
 from tests.pico import ARCHITECTURES, OTHERS, build_model, continued
 
@@ -64,73 +66,70 @@ FEW = [
 # A state of each kind: a window, a recurrence, one beside attention, one outside the cache.
 HYBRIDS = ("lfm2", "qwen3_5_text", "falcon_h1", "recurrent_gemma")
 NEW_TOKENS, FEW_TOKENS = 40, 20
+SAMPLING = Sampling(0.7, top_k=3, seed=3)
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
         "fr-spec", "microspec", "mix"}  # fmt: skip
 
 
-def by_transformers(model, new_tokens=NEW_TOKENS):
-    """Return prompts of different lengths, and transformers' own greedy outputs of them."""
-    rng = np.random.default_rng(0)
-    prompts = [rng.integers(1, 320, n).astype(np.int32) for n in (1, 5, 17, 40)]
-    return prompts, [continued(model, prompt, new_tokens) for prompt in prompts]
+def written_by(architecture, folder, new_tokens=NEW_TOKENS, **options):
+    """Return a model, prompts, transformers' own greedy outputs, and a head that learnt them."""
+    model = build_model(architecture, **options)
+    prompts = random_prompts(1, 5, 17, 40)
+    outputs = [continued(model, prompt, new_tokens) for prompt in prompts]
+    return model, prompts, outputs, save_taught(model, prompts, outputs, folder)
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def case(request, tmp_path_factory):
-    """A model, prompts, what transformers makes of them, and a draft head."""
-    model = build_model(request.param)
-    prompts, outputs = by_transformers(model)
-    head = tmp_path_factory.mktemp("head")
-    sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
-    teach(model, sequences).save(head)
-    return Target(model), prompts, outputs, head
+    """A target, prompts, what transformers makes of them, and a draft head."""
+    model, *rest = written_by(request.param, tmp_path_factory.mktemp("head"))
+    return Target(model), *rest
 
 
 @pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS, *HYBRIDS])
 def any_case(request, tmp_path_factory):
     """As ``case``, of more architectures."""
-    model = build_model(request.param, tied=False)
-    prompts, outputs = by_transformers(model, FEW_TOKENS)
+    folder = tmp_path_factory.mktemp("head")
+    model, prompts, outputs, head = written_by(request.param, folder, FEW_TOKENS, tied=False)
     assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
-    head = tmp_path_factory.mktemp("head")
-    sequences = [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]
-    teach(model, sequences).save(head)
     return target_for(model, graphs="off"), prompts, outputs, head
+
+
+@pytest.fixture(scope="module", params=DTYPES, ids=str)
+def int8_case(request, tmp_path_factory):
+    """As ``case``, of a model whose weights have 8 bits."""
+    model, *rest = written_by("llama", tmp_path_factory.mktemp("head"), tied=False)
+    pack(model.to(request.param), int8=True)
+    return Target(model), *rest
 
 
 def test_every_setting_here_is_of_a_method_that_there_is():
     assert set(MORE) <= set(DRAFTERS)
 
 
+def decode(target, prompts, method=None, factory=Autoregressive, *, sampling=None, **options):
+    """Decode the prompts with a method, or plainly; greedily unless ``sampling``."""
+    asked = [
+        Request(prompt, factory, verifier("sampled", sampling) if sampling else greedy)
+        for prompt in prompts
+    ]
+    limits: dict[str, Any] = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,)}
+    limits["budget"] = method.budget if method else 0
+    return generate_all(target, asked, **limits | options)
+
+
 @pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
 def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(case, text, tokenizer):
     target, prompts, _, head = case
-    method, sampling = parse(text), Sampling(0.7, top_k=3, seed=3)
-
-    def said(drafter, prompt, budget):
-        verify = verifier("sampled", sampling)
-        return generate(
-            target, drafter, prompt, max_new_tokens=24, end_ids=(0,), budget=budget, verify=verify
-        )
-
-    outputs = [said(Autoregressive(), prompt, 0).tokens for prompt in prompts[1:3]]
-    resources = Resources(
-        outputs,
-        0,
-        target=target,
-        tokenizer=tokenizer,
-        draft=DraftSource(tokenizer, target.model),
-        draft_head=head,
-        sampling=sampling,
-    )
-    factory, accepted = method.prepare(resources), 0
-    for prompt, expected in zip(prompts[1:3], outputs, strict=True):
-        result = said(factory(), prompt, method.budget)
-        assert result.tokens.tolist() == expected.tolist()
-        accepted += sum(result.accepted)
+    method = parse(text)
+    options = {"sampling": SAMPLING, "max_new_tokens": 24}
+    outputs = [g.tokens for g in decode(target, prompts[1:3], **options)]
+    resources = resources_of(target, tokenizer, outputs, draft_head=head, sampling=SAMPLING)
+    done = decode(target, prompts[1:3], method, method.prepare(resources), **options)
+    assert lists(done) == lists(outputs)
     if method.name in {"corpus", "suffix"}:  # they know the outputs
-        assert accepted > 0
+        assert sum(sum(g.accepted) for g in done) > 0
 
 
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
@@ -138,42 +137,24 @@ def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(cas
 def test_greedy_output_equals_transformers_generate(case, text, static, tokenizer):
     target, prompts, outputs, head = case
     target = StaticTarget(target.model, graphs=False) if static else target
-    # Half of the corpus is what the model says, so that drafts are accepted; half is misleading.
-    rng = np.random.default_rng(1)
-    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
     method = parse(text)
-    corpus = [*outputs, *outputs, *noise]
-    draft = DraftSource(tokenizer, target.model)  # methods with a vocabulary of their own
-    resources = Resources(
-        corpus, 0, target=target, tokenizer=tokenizer, draft=draft, draft_head=head
-    )
+    # Most of the corpus is what the model says, so that drafts are accepted; the rest misleads.
+    resources = resources_of(target, tokenizer, misleading(outputs), draft_head=head)
     factory = method.prepare(resources)
-    accepted = 0
-    for prompt, expected in zip(prompts, outputs, strict=True):
-        result = generate(
-            target, factory(), prompt, max_new_tokens=NEW_TOKENS, end_ids=(0,), budget=method.budget
-        )
-        assert result.tokens.tolist() == expected.tolist()
+    done = decode(target, prompts, method, factory, max_new_tokens=NEW_TOKENS)
+    assert lists(done) == lists(outputs)
+    for result in done:
         assert result.decoding_steps == len(result.accepted) + 1
         assert sum(result.accepted) + len(result.accepted) == len(result.tokens) - result.prefilled
-        accepted += sum(result.accepted)
     if method.name in HITS:
+        accepted = sum(sum(g.accepted) for g in done)
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"
-
-
-def decode(target, size, drafter, prompts, verifiers, budget):
-    """Return the outputs of the prompts, ``size`` at a time."""
-    asked = [Request(p, drafter, v) for p, v in zip(prompts, verifiers, strict=True)]
-    limits = {"max_new_tokens": FEW_TOKENS, "end_ids": (0,), "budget": budget}
-    return generate_all(target, asked, **limits, batch_size=size)
-
-
-SAMPLED = Sampling(0.7, top_k=3, seed=3)
 
 
 @pytest.mark.parametrize("size", [1, 8])
 @pytest.mark.parametrize(
-    ("text", "sampling"), [*((t, None) for t in FEW), *((t, SAMPLED) for t in (*FEW[1:3], FEW[-1]))]
+    ("text", "sampling"),
+    [*((t, None) for t in FEW), *((t, SAMPLING) for t in (*FEW[1:3], FEW[-1]))],
 )
 def test_every_architecture_keeps_its_output_alone_and_in_batches(
     any_case, text, sampling, size, tokenizer
@@ -181,63 +162,23 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
     target, prompts, outputs, head = any_case
     times = 1 if size == 1 else 2  # there are four
     prompts, outputs = prompts * times, outputs * times
-
-    def verifiers():  # each serves one sequence
-        return [verifier("sampled", sampling) if sampling else greedy for _ in prompts]
-
     if sampling:
-        plain = decode(target, 1, Autoregressive, prompts, verifiers(), 0)
-        outputs = [g.tokens for g in plain]
-    rng = np.random.default_rng(1)
-    noise = [rng.permutation(o).astype(np.int32) for o in outputs]
-    resources = Resources(
-        [*outputs, *outputs, *noise],
-        0,
-        target=target,
-        tokenizer=tokenizer,
-        draft=None if target.chains_only else DraftSource(tokenizer, target.model),
-        draft_head=head,
-        sampling=sampling,
-    )
+        outputs = [g.tokens for g in decode(target, prompts, sampling=sampling)]
     method = parse(text)
-    factory = method.prepare(resources)
-    done = decode(target, size, factory, prompts, verifiers(), method.budget)
-    assert [g.tokens.tolist() for g in done] == [o.tolist() for o in outputs]
+    given = {"draft_head": head, "sampling": sampling}
+    factory = method.prepare(resources_of(target, tokenizer, misleading(outputs), **given))
+    done = decode(target, prompts, method, factory, sampling=sampling, batch_size=size)
+    assert lists(done) == lists(outputs)
     if method.name in HITS and not sampling:
         assert sum(sum(g.accepted) + g.prefilled - 1 for g in done) > 0
-
-
-@pytest.fixture(scope="module", params=DTYPES, ids=str)
-def int8_case(request, tmp_path_factory):
-    """As ``case``, of a model whose weights have 8 bits, without outputs."""
-    model = build_model("llama", tied=False)
-    prompts, outputs = by_transformers(model)
-    head = tmp_path_factory.mktemp("head")
-    teach(model, outputs).save(head)
-    pack(model.to(request.param), int8=True)
-    return Target(model), prompts, head
 
 
 @needs_packing
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("text", FEW)
 def test_greedy_output_in_8_bits_equals_plain_decoding(int8_case, text, size, tokenizer):
-    target, prompts, head = int8_case
-
-    def outputs(name, known):
-        method, draft = parse(name), DraftSource(tokenizer, target.model)
-        own = {"target": target, "tokenizer": tokenizer, "draft": draft, "draft_head": head}
-        factory = method.prepare(Resources(known, 0, **own))
-        requests = [Request(prompt, factory) for prompt in prompts]
-        made = generate_all(
-            target,
-            requests,
-            max_new_tokens=FEW_TOKENS,
-            end_ids=(0,),
-            budget=method.budget,
-            batch_size=size,
-        )
-        return [one.tokens.tolist() for one in made]
-
-    plain = outputs("ar", [])
-    assert outputs(text, [np.array(tokens, np.int32) for tokens in plain]) == plain
+    target, prompts, _, head = int8_case
+    plain = [g.tokens for g in decode(target, prompts, batch_size=size)]
+    method = parse(text)
+    factory = method.prepare(resources_of(target, tokenizer, plain, draft_head=head))
+    assert lists(decode(target, prompts, method, factory, batch_size=size)) == lists(plain)

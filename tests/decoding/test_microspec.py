@@ -1,5 +1,6 @@
 """MicroSpec as a draft vocabulary: what is active when, and the logits of it."""
 
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 
 import numpy as np
@@ -7,13 +8,22 @@ import pytest
 import torch
 from torch import nn
 
+from tasc.decoding.drafters import heads
 from tasc.decoding.drafters.heads.draft_vocab import microspec, window
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
+from tasc.decoding.drafters.heads.draft_vocab.full import Full
 from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions
+from tasc.decoding.drafters.heads.draft_vocab.window import Window
+from tasc.decoding.drafters.heads.eagle import EagleOptions
 from tasc.errors import InputError
+from tasc.models.draft_head import new_head
+from tests.decoding.heads import eagle
+from tests.decoding.scripted import ints
 from tests.decoding.window import vocabularies
+from tests.pico import build_model
 
 V, D = 200, 8
+DTYPES = (torch.float32, torch.bfloat16)
 
 
 def head(bias: bool = False, dtype: torch.dtype = torch.float32) -> nn.Linear:
@@ -44,19 +54,24 @@ class Sequence:
         self.lm_head = lm_head
 
     @torch.no_grad()
-    def expected(self, options: WindowOptions):
+    def expected(self, options: WindowOptions, apart: Collection[int] = ()):
+        """Yield the active tokens before each step; those ``apart`` are in no stream."""
+
+        def others(tokens: Iterable[int]) -> list[int]:
+            return [token for token in tokens if token not in apart]
+
         k_pre = max(options.k_pre, options.window // len(self.prompt) - 1)
         k_pre = k_pre if options.fill else options.k_pre
         prompt, before = self.prompt.tolist(), top(self.lm_head(self.hidden), k_pre)
         if not options.context:
             prompt, before = [], []
         steps = [
-            (d.tolist(), top(r if options.tree else r[kept], options.k_ver))
+            (others(d.tolist()), others(top(r if options.tree else r[kept], options.k_ver)))
             for d, r, kept in self.steps
         ]
         if not options.extension:
             steps = [([], [])] * len(steps)
-        return vocabularies(prompt, before, steps, options.window)
+        return vocabularies(others(prompt), others(before), steps, options.window)
 
     def run(self, found: MicroSpec):
         found.start(self.prompt, self.hidden)
@@ -67,7 +82,15 @@ class Sequence:
             yield found
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def check_logits(logits: torch.Tensor, full: torch.Tensor, ids: torch.Tensor, **tolerance) -> None:
+    """Check that columns with a token have its logit in ``full``, and the others none."""
+    used = ids >= 0
+    assert logits.shape == (len(full), len(ids))
+    torch.testing.assert_close(logits[:, used], full[:, ids[used]], **tolerance)
+    assert (logits[:, ~used] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
 @pytest.mark.parametrize("k", [1, 3, 64, 70])
 def test_the_best_of_rows_are_the_largest(k, dtype):
     rows = torch.randn(5, 3000, generator=torch.Generator().manual_seed(1)).to(dtype)
@@ -102,20 +125,16 @@ def test_the_active_tokens_are_those_of_the_definition(options, seed):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", DTYPES)
 @torch.no_grad()
 def test_logits_are_the_heads_own_and_free_slots_have_none(bias, dtype):
     sequence = Sequence(head(bias, dtype))
     states = torch.randn(5, D).to(dtype)
     full = sequence.lm_head(states).float()
+    tolerance = 1e-5 if dtype is torch.float32 else 0.05
     for found in sequence.run(MicroSpec(sequence.lm_head, WindowOptions(window=50))):
-        logits, used = found.logits(states).float(), found.ids >= 0
-        assert logits.shape == (5, len(found.ids))
-        tolerance = 1e-5 if dtype is torch.float32 else 0.05
-        torch.testing.assert_close(
-            logits[:, used], full[:, found.ids[used]], atol=tolerance, rtol=tolerance
-        )
-        assert (logits[:, ~used] == -torch.inf).all()
+        logits = found.logits(states).float()
+        check_logits(logits, full, found.ids, atol=tolerance, rtol=tolerance)
 
 
 @torch.no_grad()
@@ -132,15 +151,6 @@ def test_candidates_may_be_ranked_in_bfloat16(monkeypatch):
     assert set(found.ids[found.ids >= 0].tolist()) == expected
     monkeypatch.setattr(microspec, "device_has_bfloat16", lambda device: False)
     assert microspec.quick(lm_head) is lm_head
-
-
-def test_where_there_are_no_kernels_torch_does_the_same(monkeypatch):
-    sequence, options = Sequence(head()), WindowOptions(window=70)
-    native = [found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))]
-    monkeypatch.setattr(window, "available", lambda _: False)
-    assert [
-        found.ids.tolist() for found in sequence.run(MicroSpec(sequence.lm_head, options))
-    ] == native
 
 
 def test_what_was_sampled_joins_the_window_though_it_is_no_candidate():
@@ -171,30 +181,14 @@ def test_frequent_tokens_stand_before_the_window_and_not_in_it(bias):
     found = MicroSpec(sequence.lm_head, options, None, Frequent(sequence.lm_head, some))
     states = torch.randn(5, D)
     full = sequence.lm_head(states)
-    expected = without(sequence, options, set(some.tolist()))
+    expected = sequence.expected(options, set(some.tolist()))
     for state in sequence.run(found):
         ids = state.ids
         assert ids[: len(some)].tolist() == some.tolist()
-        window = ids[len(some) :][ids[len(some) :] >= 0].tolist()
-        assert len(window) == len(set(window)) == state.active
-        assert set(window) == next(expected)
-        logits, used = state.logits(states), ids >= 0
-        torch.testing.assert_close(logits[:, used], full[:, ids[used]])
-        assert (logits[:, ~used] == -torch.inf).all()
-
-
-def without(sequence, options, some):
-    """The definition over streams without ``some`` tokens."""
-    kept = [t for t in sequence.prompt.tolist() if t not in some]
-    before = [t for t in top(sequence.lm_head(sequence.hidden), options.k_pre) if t not in some]
-    steps = [
-        (
-            [t for t in d.tolist() if t not in some],
-            [t for t in top(r, options.k_ver) if t not in some],
-        )
-        for d, r, _ in sequence.steps
-    ]
-    return vocabularies(kept, before, steps, options.window)
+        active = ids[len(some) :][ids[len(some) :] >= 0].tolist()
+        assert len(active) == len(set(active)) == state.active
+        assert set(active) == next(expected)
+        check_logits(state.logits(states), full, ids)
 
 
 def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
@@ -217,12 +211,48 @@ def test_the_second_stream_keeps_what_it_works_on(monkeypatch):
 
 
 def test_a_vocabulary_that_would_stay_empty_is_refused():
-    with pytest.raises(InputError, match="window must lie between 1 and 262,144, got 0"):
-        WindowOptions(window=0)
-    with pytest.raises(InputError, match="k_ver=1 or more"):
-        WindowOptions(context=False, k_ver=0)
-    with pytest.raises(InputError, match="k_ver=1 or more"):
-        WindowOptions(context=False, extension=False)
+    for options, message in (
+        ({"window": 0}, "window must lie between 1 and 262,144, got 0"),
+        ({"context": False, "k_ver": 0}, "k_ver=1 or more"),
+        ({"context": False, "extension": False}, "k_ver=1 or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            WindowOptions(**options)
+
+
+VOCABULARIES: dict[str, Callable[[nn.Linear], object]] = {
+    "full": Full,
+    "fr-spec": lambda head: Frequent(head, torch.arange(50)),
+    "microspec": lambda head: MicroSpec(head, WindowOptions(window=64)),
+    "microspec-frequent": lambda head: MicroSpec(
+        head, WindowOptions(window=64, frequent=50), None, Frequent(head, torch.arange(50))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+@torch.no_grad()
+def test_no_step_waits_for_the_device(monkeypatch, name):
+    """Nothing but the tree is copied to the host: tensors on "meta", without values, refuse it."""
+    model, kernels, trees = build_model().to("meta"), [], []
+    monkeypatch.setattr(window, "available", lambda _: True)
+    monkeypatch.setattr(Window, "push", lambda *_: kernels.append("push"))
+    monkeypatch.setattr(window, "gather", lambda *_: kernels.append("gather"))
+    monkeypatch.setattr(heads.eagle, "_to_host", lambda *tree: trees.append(tree))
+    vocabulary = VOCABULARIES[name](model.get_output_embeddings())
+    found = eagle(model, new_head(model), vocabulary, EagleOptions())
+    found.start(np.arange(1, 9, dtype=np.int32))
+    rows = 8
+    for committed, path in [([3], []), ([4, 5, 6], [0, 2]), ([7], []), ([1, 2], [59])]:
+        logits = torch.empty(rows, 320, device="meta")
+        found.on_hidden_states(torch.empty(rows, 64, device="meta"), logits, ints(*path))
+        found.observe(ints(*committed))
+        found.draft(60)
+        rows = 61
+    assert len(trees) == 4
+    assert all(part.device.type == "meta" for tree in trees for part in tree)
+    assert all(len(tokens) == len(parents) == 60 for tokens, parents, _ in trees)
+    assert bool(kernels) == name.startswith("microspec")
 
 
 @pytest.mark.gpu
@@ -235,16 +265,13 @@ def test_on_the_device_it_is_the_same_and_nothing_waits_for_the_host():
     expected = sequence.expected(options)
     states = torch.randn(5, D)
     full = sequence.lm_head(states)
-    device = head().cuda()
-    found = MicroSpec(device, options)
+    found = MicroSpec(head().cuda(), options)
     moved = [[t.cuda() for t in step] for step in sequence.steps]
     found.start(sequence.prompt.cuda(), sequence.hidden.cuda())
     for drafted, rows, kept in [*moved, (None, None, None)]:
-        logits, ids = found.logits(states.cuda()).cpu(), found.ids.cpu()
-        used = ids >= 0
-        assert set(ids[used].tolist()) == next(expected)
-        torch.testing.assert_close(logits[:, used], full[:, ids[used]], atol=1e-3, rtol=1e-3)
-        assert (logits[:, ~used] == -torch.inf).all()
+        ids = found.ids.cpu()
+        assert set(ids[ids >= 0].tolist()) == next(expected)
+        check_logits(found.logits(states.cuda()).cpu(), full, ids, atol=1e-3, rtol=1e-3)
         if drafted is None:
             break
         on_device, chosen = states.cuda(), rows.argmax(-1)[kept]

@@ -2,91 +2,40 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
-from tasc._native import RecycledLogits
 from tasc.decoding.core.account import ALLOWANCE
-from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.core.protocols import HasCostlyDrafts
-from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, mix, parse
 from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
-from tasc.models.target import Target
-from tests.decoding import sources
-from tests.decoding.scripted import Fixed, floats, ints
-from tests.decoding.test_ngram_draft import END, twin
-from tests.decoding.test_sources import CUTS, cutting, drafter, text, texts, token
-from tests.pico import build_model
-
-
-@st.composite
-def guesses(draw):
-    """A tree without equal siblings, and the probabilities of its paths."""
-    n = draw(st.integers(0, 8))
-    nodes: list[tuple[int, int, float]] = []
-    for i in range(n):
-        parent, said = draw(st.integers(-1, i - 1)), draw(token)
-        if (parent, said) not in [(p, t) for t, p, _ in nodes] and parent < len(nodes):
-            above = nodes[parent][2] if parent >= 0 else 1.0
-            nodes.append((said, parent, above * draw(st.sampled_from([0.05, 0.3, 0.6, 0.9]))))
-    return [list(column) for column in zip(*nodes, strict=True)] or [[], [], []]
-
-
-@given(texts, texts, text, st.lists(st.tuples(guesses(), text), min_size=1, max_size=3))
-@settings(max_examples=200, deadline=None)
-def test_a_guess_is_mixed_and_weighed_as_the_slow_definition_says(known, outputs, prompt, steps):
-    def slow_definition(cut):
-        with cutting(cut):
-            slow, distributions = sources.Slow(twin(known), outputs, prompt, END), []
-            for guess, committed in steps:
-                slow.guess(*guess)
-                for t in committed:
-                    distributions.append(slow.distribution())
-                    slow.append(t)
-        return distributions, slow.logs
-
-    below, above = (slow_definition(cut) for cut in CUTS)
-    assume(below == above)
-    distributions, logs = iter(below[0]), below[1]
-    made, weights = drafter(known, outputs, prompt, logits=RecycledLogits(4, 0.5))
-    for (tokens, parents, paths), committed in steps:
-        made.guess(ints(*tokens), ints(*parents), floats(*paths))
-        for t in committed:
-            found, expected = dict(made.distribution()), next(distributions)
-            for each in set(found) | set(expected):
-                assert found.get(each, 0) == pytest.approx(expected.get(each, 0), abs=0.03)
-            made.observe(ints(t))
-    for (name, _, bucket), log in logs.items():
-        if name == "guess":
-            assert np.log(weights.weight(23, bucket)) == pytest.approx(log, abs=0.1)
+from tests.decoding.ngrams import build, draft_of, memory_of, ngram_drafter
+from tests.decoding.outputs import resources_of
+from tests.decoding.scripted import Fixed, floats, ints, paths
 
 
 def test_n_grams_go_on_where_a_guess_ends_and_equal_paths_are_one_node():
-    made, _ = drafter([[1, 2, 3]] * 3, [], [], learns=False)
-    made.observe(ints(7))  # n-grams know nothing of what follows it
+    # N-grams know nothing of what follows 7.
+    made = ngram_drafter([build([[1, 2, 3]] * 3)], [], [7], memory=memory_of([]), match=True)
     made.guess(ints(1, 2, 5), ints(-1, 0, -1), floats(0.6, 0.5, 0.2))
-    tokens, parents, probabilities = made.draft(20)
-    paths: list[tuple[int, ...]] = []
-    for t, parent in zip(tokens.tolist(), parents.tolist(), strict=True):
-        paths.append((*paths[parent], t) if parent >= 0 else (t,))
-    assert len(set(paths)) == len(paths)
-    assert {(1,), (1, 2), (1, 2, 3), (5,)} <= set(paths)
-    assert all(probabilities[i] <= probabilities[p] for i, p in enumerate(parents) if p >= 0)
+    draft = draft_of(made, 20)
+    assert len(set(paths(draft))) == len(draft)
+    assert {(1,), (1, 2), (1, 2, 3), (5,)} <= set(paths(draft))
+    sure = draft.probabilities
+    assert all(sure[i] <= sure[p] for i, p in enumerate(draft.parents) if p >= 0)
 
 
 def test_a_guess_that_is_no_tree_is_refused_and_a_new_sequence_begins_without_one():
-    made, _ = drafter([[1, 2]], [], [], local=False, learns=False)
-    for tokens, parents, paths in (
+    made = ngram_drafter([build([[1, 2]])], memory=memory_of([]), local=False, match=True)
+    for tokens, parents, sure in (
         (ints(1), ints(0), floats(1)),
         (ints(1), ints(-2), floats(1)),
         (ints(1, 2), ints(-1), floats(1)),
         (ints(1), ints(-1), floats()),
     ):
         with pytest.raises(ValueError, match="tree"):
-            made.guess(tokens, parents, paths)
+            made.guess(tokens, parents, sure)
     made.guess(ints(3), ints(-1), floats(0.9))
     assert 3 in dict(made.distribution())
     made.start(ints(), True)
@@ -95,31 +44,16 @@ def test_a_guess_that_is_no_tree_is_refused_and_a_new_sequence_begins_without_on
     assert np.isfinite(made.draft(9)[2]).all()
 
 
-class Clock:
-    """A clock that tests advance."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-def stepped(clock: Clock, policy: CostlyDraftPolicy, seconds: float, tokens: int) -> None:
+def stepped(clock, policy: CostlyDraftPolicy, seconds: float, tokens: int) -> None:
     """Let a step pass, after one that began the clock."""
     if policy.last_step is None:
         policy.record_step(1)
-    clock.now += seconds
+    clock[0] += seconds
     policy.record_step(tokens)
 
 
 def test_it_is_asked_where_the_tokens_it_adds_are_worth_its_time(clock):
-    policy = CostlyDraftPolicy(clock=clock)
+    policy = CostlyDraftPolicy()
     assert policy.pays(0.1)  # nothing is known
     policy.seconds.add(2.0)
     stepped(clock, policy, 3.0, 2)  # a token takes 1.5 seconds
@@ -134,13 +68,13 @@ def test_it_is_asked_where_the_tokens_it_adds_are_worth_its_time(clock):
 
 
 def test_what_does_not_pay_is_tried_within_an_allowance(clock):
-    policy, tried = CostlyDraftPolicy(clock=clock), 0
+    policy, tried = CostlyDraftPolicy(), 0
     policy.seconds.add(20.0)
     for _ in range(10_000):
         stepped(clock, policy, 1.0, 1)
         tried += policy.pays(1.0)
     assert 20 * tried == pytest.approx(ALLOWANCE * 10_000, abs=20)
-    always = CostlyDraftPolicy(always=True, clock=clock)
+    always = CostlyDraftPolicy(always=True)
     always.seconds.add(100.0)
     stepped(clock, always, 1.0, 1)
     assert always.pays(1.0)
@@ -148,7 +82,7 @@ def test_what_does_not_pay_is_tried_within_an_allowance(clock):
 
 
 def test_a_draft_takes_no_more_than_max_seconds(clock):
-    policy = CostlyDraftPolicy(clock=clock)
+    policy = CostlyDraftPolicy()
     assert not policy.pays(0.1, max_seconds=9.0)  # no draft of unknown time within a limit
     stepped(clock, policy, 1.0, 2)  # as long as two tokens, it is thought to take
     assert policy.pays(0.1, max_seconds=1.1)
@@ -159,10 +93,10 @@ def test_a_draft_takes_no_more_than_max_seconds(clock):
 
 
 def test_the_time_between_sequences_is_not_the_pace(clock):
-    policy = CostlyDraftPolicy(clock=clock)
+    policy = CostlyDraftPolicy()
     stepped(clock, policy, 1.0, 2)
     policy.last_step = None  # as a sequence begins
-    clock.now += 1000
+    clock[0] += 1000
     stepped(clock, policy, 1.0, 2)
     assert policy.pace.per_token == pytest.approx(0.5)
 
@@ -170,21 +104,20 @@ def test_the_time_between_sequences_is_not_the_pace(clock):
 class Oracle(Fixed):
     """Another drafter: it knows what comes, with ``certainty``, and takes ``seconds``."""
 
-    def __init__(self, clock: Clock, said: np.ndarray, seconds: float, certainty: float) -> None:
+    def __init__(self, clock, said: np.ndarray, seconds: float, certainty: float) -> None:
         super().__init__(said)
         self.clock, self.seconds, self.certainty, self.asked = clock, seconds, certainty, 0
 
     def draft(self, max_nodes: int) -> Draft:
         self.asked += 1
-        self.clock.now += self.seconds
+        self.clock[0] += self.seconds
         some = self.output[self.done : self.done + min(max_nodes, 4)]
-        paths = (self.certainty ** np.arange(1, len(some) + 1)).astype(np.float32)
-        return Draft(some, np.arange(-1, len(some) - 1, dtype=np.int32), probabilities=paths)
+        return chain(some, None, floats(*self.certainty ** np.arange(1, len(some) + 1)))
 
 
 def steps_of(clock, seconds: float, rounds: int = 4):
     """Decode tokens that n-grams cannot know, the other drafter can; a forward takes a second."""
-    rng, policy, counts = np.random.default_rng(0), CostlyDraftPolicy(clock=clock), []
+    rng, policy, counts = np.random.default_rng(0), CostlyDraftPolicy(), []
     make = parse("tasc-spec").prepare(Resources([], 0))
     for _ in range(rounds):
         said = rng.permutation(1000)[:100].astype(np.int32)
@@ -197,17 +130,10 @@ def steps_of(clock, seconds: float, rounds: int = 4):
         made.observe(said[:1])
         at = steps = 1
         while at < len(said):
-            draft, accepted, node = made.draft(8), 0, -1
-            while found := [
-                c for c in draft.children(node) if draft.tokens[c] == said[at + accepted]
-            ]:
-                node, accepted = found[0], accepted + 1
-                if at + accepted == len(said):
-                    break
-            clock.now += 1.0
-            committed = said[at : at + accepted + 1]
-            made.observe(committed)
-            at, steps = at + len(committed), steps + 1
+            accepted = len(made.draft(8).path_of(said[at:]))
+            clock[0] += 1.0
+            made.observe(said[at : at + accepted + 1])
+            at, steps = at + accepted + 1, steps + 1
         counts.append((steps, other.asked))
     return counts
 
@@ -220,10 +146,8 @@ def test_a_drafter_that_knows_is_asked_while_it_is_cheap_and_left_alone_while_it
     assert sum(asked for _, asked in dear) <= 12
 
 
-def test_a_small_model_is_asked_as_a_head_is(tokenizer):
-    target = Target(build_model("llama"))
-    draft = DraftSource(tokenizer, target.model)
-    resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=draft)
+def test_a_small_model_is_asked_as_a_head_is(target, tokenizer):
+    resources = resources_of(target, tokenizer)
     prompt = ints(5, 6, 7)
     plain = generate(target, parse("ar").prepare(resources)(), prompt, max_new_tokens=30)
     made = parse("mix:always=true").prepare(resources)()

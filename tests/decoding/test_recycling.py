@@ -15,15 +15,10 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.decoding.drafters.ngram.top_softmax import by_torch, top_softmax
 from tasc.models.cost_model import SUCCESSORS
-from tasc.models.target import Target
-from tests.decoding.recycling import KEPT, LONGEST, Recycled
-from tests.pico import build_model
+from tests.decoding.recycling import KEPT, Recycled, enter, falling
+from tests.decoding.scripted import ints
 
 token = st.integers(0, 3)
-
-
-def ints(values):
-    return np.array(values, np.int32)
 
 
 @st.composite
@@ -39,24 +34,6 @@ def steps(draw):
     )
 
 
-def falling(tokens):
-    """Probabilities 1/2, 1/4, …, which no two sums of a mean make alike too often."""
-    return {t: float(np.float32(0.5 ** (i + 1))) for i, t in enumerate(tokens)}
-
-
-def enter(logits, context, tokens, parents, said):
-    """Enter a step into the native table."""
-    padded = [[*row, *[-1] * (KEPT - len(row))] for row in said]
-    values = [[*row.values(), *[0.0] * (KEPT - len(row))] for row in said]
-    logits.add_tree(
-        ints(context[-LONGEST:]),
-        ints(tokens),
-        ints(parents),
-        ints(padded).ravel(),
-        np.array(values, np.float32).ravel(),
-    )
-
-
 @given(st.lists(steps(), min_size=1, max_size=5), st.sampled_from([0.0, 0.2, 0.5, 1.0]))
 @settings(max_examples=200, deadline=None)
 def test_rows_equal_the_slow_definition(entered, renewal):
@@ -68,7 +45,7 @@ def test_rows_equal_the_slow_definition(entered, renewal):
         assert native.check_integrity() is None
     assert len(native) == len(slow.rows)
     for context, row in slow.rows.items():
-        found = native.row(ints(context))
+        found = native.row(ints(*context))
         probabilities = [p for _, p in found]
         assert probabilities == pytest.approx(list(row.values()), rel=1e-5)
         for t, p in found:  # of equal means, which differ by rounding, either may be the last
@@ -79,19 +56,21 @@ def test_a_table_keeps_so_many_rows_and_the_latest_ones():
     native = RecycledLogits(64, 0.5)
     for i in range(1000):
         enter(native, [i], [], [], [{i + 1: 0.5}])
-        assert native.row(ints([i])) == [(i + 1, 0.5)]
+        assert native.row(ints(i)) == [(i + 1, 0.5)]
     assert native.check_integrity() is None
     assert len(native) == 64
-    kept = [i for i in range(1000) if native.row(ints([i]))]
+    kept = [i for i in range(1000) if native.row(ints(i))]
     assert len(kept) == 64
     assert np.mean(kept) > 900
 
 
 def test_a_tree_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="a node's parent must be -1 or an earlier node"):
-        enter(RecycledLogits(64, 0.5), [1], [2], [0], [{1: 0.5}] * 2)
-    with pytest.raises(ValueError, match="needs as many successors"):
-        enter(RecycledLogits(64, 0.5), [1], [2, 3], [-1, 0], [{1: 0.5}] * 2)
+    for tokens, parents, word in (
+        ([2], [0], "a node's parent must be -1 or an earlier node"),
+        ([2, 3], [-1, 0], "needs as many successors"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            enter(RecycledLogits(64, 0.5), [1], tokens, parents, [{1: 0.5}] * 2)
     with pytest.raises(ValueError, match="at most 2\\^28 rows"):
         RecycledLogits(1 << 29, 0.5)
 
@@ -139,11 +118,10 @@ class Watched:
         self.own.observe(tokens)
 
 
-def test_every_step_is_read_and_what_it_said_is_drafted_from():
-    target = Target(build_model("llama"))
+def test_every_step_is_read_and_what_it_said_is_drafted_from(target):
     factory = parse("recycling").prepare(Resources([], 0, target=target))
     drafter = Watched(factory())
-    prompt = ints(range(5, 25))
+    prompt = ints(*range(5, 25))
     first = generate(target, drafter, prompt, max_new_tokens=30, budget=12)
     assert drafter.seen[0] == (0, (1, target.model.config.vocab_size))
     assert [n for n, _ in drafter.seen[1:]] == first.drafted
@@ -163,25 +141,24 @@ def made(text, **given):
     return drafter, drafter.learnt
 
 
-def test_what_a_token_was_chosen_by_does_not_count_for_it():
+def test_what_a_token_was_chosen_by_does_not_count_for_it(target):
     """Else the source would always have been right, and weigh more than it is worth."""
-    drafter, learnt = made("tasc-spec", target=Target(build_model("llama")))
-    drafter.start(ints([7, 5]))
-    drafter.observe(ints([7]))  # the prompt predicts 5
+    drafter, learnt = made("tasc-spec", target=target)
+    drafter.start(ints(7, 5))
+    drafter.observe(ints(7))  # the prompt predicts 5
     before = [learnt.weights.weight(20, longest) for longest in (1, 3)]
     logits = torch.zeros(1, 320)
     logits[0, 7] = 20.0
     drafter.on_logits(Draft(), logits)
-    drafter.observe(ints([7]))
+    drafter.observe(ints(7))
     assert [learnt.weights.weight(20, longest) for longest in (1, 3)] == before
     assert learnt.logits is not None
-    assert learnt.logits.row(ints([7, 5, 7]))[0][0] == 7
-    drafter.observe(ints([7]))  # now the row of the last token was there before
+    assert learnt.logits.row(ints(7, 5, 7))[0][0] == 7
+    drafter.observe(ints(7))  # now the row of the last token was there before
     assert learnt.weights.weight(20, 1) > before[0]
 
 
-def test_without_a_target_there_is_no_such_source():
+def test_without_a_target_there_is_no_such_source(target):
     assert made("tasc-spec")[1].logits is None
-    target = Target(build_model("llama"))
     assert made("tasc-spec:logits=false", target=target)[1].logits is None
     assert made("tasc-spec", target=target)[1].logits is not None

@@ -15,9 +15,8 @@ from tasc.decoding.core.resources import Resources
 from tasc.decoding.decode import generate
 from tasc.decoding.drafters import DRAFTERS, Entry, describe, parse
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.models.target import Target
+from tasc.errors import InputError
 from tasc.options.bounds import Bounded, within
-from tests.pico import build_model
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,10 @@ def test_a_new_entry_is_in_help_docs_and_predictions(echo):
     assert DRAFTERS["echo"].simulates
 
 
-def test_a_new_entry_decodes_losslessly_under_its_own_label(echo):
+def test_a_new_entry_decodes_losslessly_under_its_own_label(echo, target):
     method = parse("echo:length=2")
     assert (method.label, method.budget) == ("echo:length=2", 5)
-    target, prompt = Target(build_model("llama")), np.array([5, 6, 7], np.int32)
+    prompt = np.array([5, 6, 7], np.int32)
     expected = generate(target, Autoregressive(), prompt, max_new_tokens=30)
     drafter = method.prepare(Resources([], 0))()
     found = generate(target, drafter, prompt, max_new_tokens=30, budget=method.budget)
@@ -94,13 +93,42 @@ def test_every_entry_is_complete(name):
     assert parse(name).options == made
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("magic", "unknown method 'magic': choose from ar, grammar, tasc-spec"),
+        ("ar:budget=3", "unknown option 'budget'; options: none"),
+        ("tasc-spec:gamma=3", "unknown option 'gamma'; options: budget, n_max"),
+        ("tasc-spec:n_max=x", "n_max must be int, got 'x'"),
+        ("tasc-spec:n_max=16", "n_max must lie between 1 and 15, got 16"),
+        ("tasc-spec:lambda=2", "lambda must lie between 0 and 1, got 2.0"),
+        ("tasc-spec:budget=-1", "budget must lie between 0 and 1,024, got -1"),
+        ("tasc-spec:budget=99999999", "budget must lie between 0 and 1,024, got 99999999"),
+        ("tasc-spec:discount=1", "discount"),
+        ("tasc-spec:corpus=false,prompt=false", "corpus=false and prompt=false leave no source"),
+        ("tasc-spec:adapt=maybe", "adapt"),
+        ("prompt-lookup:n_max=0", "n_max must lie between 1 and"),
+        ("ngram-trie:n=3,prefix=3", "1 ≤ prefix < n, got 3 and 3"),
+        ("ngrammys:k=0", "k must lie between 1 and"),
+        ("suffix:longest=64", "longest must lie between 1 and 63, got 64"),
+        ("suffix:min_probability=1", "min_probability"),
+        ("eagle:depth=0", "depth must lie between 1 and 64, got 0"),
+        ("slem:lookahead=-1", "lookahead must lie between 0 and"),
+        ("tli:confidence=2", "confidence must lie between 0 and 1, got 2.0"),
+        ("slrs:floor=1", "floor"),
+        ("slrs:nodes=-1", "nodes must lie between 0 and"),
+    ],
+)
+def test_a_wrong_method_is_refused_with_what_is_allowed(text, message):
+    with pytest.raises(InputError, match=message):
+        parse(text)
+
+
 WITH_HEAD = [name for name, entry in DRAFTERS.items() if entry.needs in ("head", "either")]
 
 
 @pytest.mark.parametrize("name", WITH_HEAD)
 def test_a_method_with_a_head_says_how_to_make_one(name):
-    from tasc.errors import InputError
-
     with pytest.raises(InputError, match=f"{name}.*tasc finetune --draft-head"):
         drafters.check([parse(name)], head=False, draft=DRAFTERS[name].needs == "head")
 

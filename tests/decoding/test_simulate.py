@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import tasc.decoding.simulate
+from tasc.data.corpus import load
+from tasc.data.source import Source
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.decode import Generation, generate
+from tasc.decoding.decode import Request, generate, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
@@ -15,6 +17,7 @@ from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN, CostModel
 from tasc.models.static import target_for
+from tests.decoding.outputs import random_prompts
 from tests.decoding.scripted import ints
 from tests.pico import build_model
 
@@ -23,7 +26,7 @@ class Scripted(Autoregressive):
     """Drafts the trees of a list, one a step."""
 
     def __init__(self, *trees: tuple[list[int], list[int]]) -> None:
-        self.trees = [Draft(np.array(t, np.int32), np.array(p, np.int32)) for t, p in trees]
+        self.trees = [Draft(ints(*tokens), ints(*parents)) for tokens, parents in trees]
         self.steps = -1  # the prompt's forward is none
 
     def draft(self, max_nodes: int) -> Draft:
@@ -90,8 +93,10 @@ LIMIT = 60
 @pytest.fixture(scope="module", params=["qwen2", "lfm2"])
 def heart(request):
     """A target, prompts, what it says after them, and an end token that some of that ends with."""
-    target, rng = target_for(build_model(request.param), graphs="off"), np.random.default_rng(1)
-    prompts = [rng.integers(1, 320, 6).astype(np.int32) for _ in range(12)]
+    target, prompts = (
+        target_for(build_model(request.param), graphs="off"),
+        random_prompts(*[6] * 12, seed=1),
+    )
     free = [generate(target, Autoregressive(), p, max_new_tokens=LIMIT).tokens for p in prompts]
     late = [int(token) for text in free for token in text if token not in text[:10]]
     end = max(late, key=late.count)
@@ -107,20 +112,16 @@ def test_every_step_is_that_of_a_loop_that_says_the_references(heart, text):
     target, prompts, said, end = heart
     rng, method = np.random.default_rng(2), parse(text)
     known = [np.concatenate([s[:20], rng.permutation(s[20:])]) for s in said] * 5
-
-    def decode(factory: Any) -> list[Generation]:
-        options: dict[str, Any] = {"end_ids": (end,), "budget": method.budget}
-        return [generate(target, factory(), p, max_new_tokens=LIMIT, **options) for p in prompts]
-
-    measured = StepStats.of(decode(method.prepare(Resources(known, end))))
-    factory = method.prepare(Resources(known, end))
+    decoded, factory = (method.prepare(Resources(known, end)) for _ in range(2))
+    asked = [Request(prompt, decoded) for prompt in prompts]
+    done = generate_all(target, asked, max_new_tokens=LIMIT, end_ids=(end,), budget=method.budget)
+    measured = StepStats.of(done)
     assert target.drafts_first
     written = References(prompts, said, end, LIMIT, target.chains_only, drafts_first=True)
     found = simulate(factory, written, method.budget)
     for field in ("tokens", "steps", "drafted", "accepted", "prefilled"):
         assert getattr(found, field).tolist() == getattr(measured, field).tolist(), field
-    assert found.tokens_per_step == measured.tokens_per_step
-    assert found.interval == measured.interval
+    assert (found.tokens_per_step, found.interval) == (measured.tokens_per_step, measured.interval)
     if text in ("tasc-spec", "corpus", "suffix"):
         assert found.tokens_per_step > 1.2
 
@@ -133,8 +134,7 @@ def test_tokens_a_step_have_an_interval_over_the_outputs():
     few, many, equal = steps(0, 4), steps(*[0, 4] * 50), steps(*[2] * 10)
     for found in (few, many, equal):
         low, high = found.interval
-        assert low <= found.tokens_per_step <= high
-        assert found.tokens_per_step == 3
+        assert low <= found.tokens_per_step == 3 <= high
         assert found.interval == (low, high)
     assert few.interval == (1, 5)
     assert 2.4 < many.interval[0] < 2.8 < 3.2 < many.interval[1] < 3.6
@@ -156,3 +156,36 @@ def test_as_many_rows_as_are_needed_are_spread_over_all(tokenizer, monkeypatch):
     assert (len(some.prompts), some.end) == (3, tokenizer.eos_id)
     with pytest.raises(InputError, match="pass a split that has examples"):
         References.of(tokenizer, [], [])
+
+
+# Chains of 10 with GPT-2 tokens, contexts up to 5 tokens, p_min 5, λ 0.75, corpus of the first
+# 15,000 training outputs, first 150 test rows, prompts cut to 1,024 tokens and a newline behind.
+MEASURED = {"massive-en": 3.07, "eur-lex": 2.49, "medquad": 2.85}
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["massive-en", *(pytest.param(t, marks=pytest.mark.slow) for t in ("eur-lex", "medquad"))],
+)
+def test_the_papers_setting_and_the_best_tree(data_dir, real_tokenizer, task):
+    tokenizer = real_tokenizer("gpt2")
+
+    def encode(texts):
+        return tokenizer.encode(texts).split()
+
+    source = Source(str(data_dir / task))
+    known = encode(load(source, "train").outputs[:15000])
+    test = load(source, "test").examples[:150]
+    newline = encode(["\n"])[0]
+    # The other replay drafted for an output's first token, too: so the newline that ends every
+    # prompt is what the prompt's forward commits.
+    prompts = [p[-1024:] for p in encode([e.input for e in test])]
+    outputs = [np.concatenate([newline, o]) for o in encode([e.output for e in test])]
+    references = References(prompts, outputs, tokenizer.eos_id, max_new_tokens=1 << 20)
+    reached = {}
+    for text in ("tasc-spec-paper", "tasc-spec:budget=32,min_probability=0"):
+        method = parse(text)
+        factory = method.prepare(Resources(known, tokenizer.eos_id))
+        reached[method.name] = simulate(factory, references, method.budget).tokens_per_step
+    assert reached["tasc-spec-paper"] == pytest.approx(MEASURED[task], rel=0.02)
+    assert reached["tasc-spec"] >= 1.15 * reached["tasc-spec-paper"]

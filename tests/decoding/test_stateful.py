@@ -1,4 +1,4 @@
-"""Models with recurrent or convolutional layers: rejected drafts leave no trace in their states."""
+"""Models that score no trees, or not everywhere: rejected drafts leave no trace in their states."""
 
 import os
 
@@ -7,17 +7,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from tasc.decoding.core.draft import Draft, ProposalProbs, chain
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import verifier
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.models.delta_rule import delta_rule
 from tasc.models.static import target_for
+from tasc.models.target import Target
+from tests.decoding.outputs import lists
 from tests.decoding.scripted import Scripted, floats, ints
-from tests.pico import HYBRIDS, build_model
+from tests.pico import HYBRIDS, build_model, continued
 
 NONE = np.empty(0, np.int32)
 TREE = ints(5, 6, 7, 8, 9), ints(-1, -1, 0, 1, 3)
@@ -54,18 +57,14 @@ def test_any_accepted_parts_of_drafts_give_the_states_of_plain_decoding(target, 
 
 
 def test_greedy_output_equals_transformers_with_wrong_and_right_drafts(target):
-    model, prompts = target.model, [np.arange(3, 3 + n, dtype=np.int32) for n in (1, 4, 11)]
+    prompts = [np.arange(3, 3 + n, dtype=np.int32) for n in (1, 4, 11)]
     with target.untouched():
-        outputs = [
-            model.generate(torch.from_numpy(p)[None].long(), max_new_tokens=12, do_sample=False)
-            for p in prompts
-        ]
-    expected = [o[0, len(p) :].tolist() for o, p in zip(outputs, prompts, strict=True)]
-    again = chain(ints(*expected[0][:3]))  # right after the first prompt, wrong mostly
+        expected = [continued(target.model, prompt, 12) for prompt in prompts]
+    again = chain(expected[0][:3])  # right after the first prompt, wrong mostly
     for size in (1, 2):
         requests = [Request(p, lambda: Scripted(again)) for p in prompts]
         done = generate_all(target, requests, max_new_tokens=12, end_ids=(0,), batch_size=size)
-        assert [g.tokens.tolist() for g in done] == expected
+        assert lists(done) == lists(expected)
 
 
 def test_the_gated_delta_rule_over_a_draft_equals_transformers_token_by_token():
@@ -89,6 +88,24 @@ def test_the_gated_delta_rule_over_a_draft_equals_transformers_token_by_token():
         )
         torch.testing.assert_close(outputs[:, :count], theirs)
         torch.testing.assert_close(states.after(count), after)
+
+
+@pytest.mark.parametrize("kind", ["gptj", *HYBRIDS])
+def test_a_model_that_cannot_score_trees_is_no_target_of_them(kind):
+    message = "decode it with transformers" if kind == "gptj" else "attention in all layers"
+    with pytest.raises(UnavailableError, match=message):
+        Target(build_model(kind))
+
+
+def test_chunked_attention_is_used_within_one_chunk_only():
+    shape = {"hidden_size": 64, "intermediate_size": 128, "intermediate_size_mlp": 128}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    layers = {"num_hidden_layers": 2, "num_local_experts": 2, "attention_chunk_size": 32}
+    config = AutoConfig.for_model("llama4_text", vocab_size=320, **shape, **heads, **layers)
+    target = Target(AutoModelForCausalLM.from_config(config).eval())
+    target.prefill(np.ones(20, np.int32), 12)
+    with pytest.raises(InputError, match="32 positions"):
+        target.prefill(np.ones(21, np.int32), 12)
 
 
 def test_a_tree_is_refused(target):

@@ -85,40 +85,39 @@ def toy_pair(
 
 
 def draws(
-    session: DraftSession, node: int, lookahead: int = 0, floor: float = 0.0, string: bytes = b""
-) -> Iterator[tuple[int, float]]:
-    """Yield (target token or NOTHING, probability) of every way to commit a token, slowly."""
-    yield from _draws(session, node, lookahead, floor, string, 1.0, 1)
+    session: DraftSession, node: int, lookahead: int = 0, floor: float = 0.0
+) -> Iterator[tuple[list[int], int, float]]:
+    """Yield (draft tokens, target token or NOTHING, probability) of each way to commit a token."""
+    yield from _draws(session, node, lookahead, floor, b"", 1.0, [])
 
 
-def _draws(session, node, lookahead, floor, string, mass, depth):
+def _draws(session, node, lookahead, floor, string, mass, before):
     pair = session.pair
     tokens = pair.vocabulary.ids
-    distribution = session.distribution(node)
-    for draft in range(len(distribution)):
-        share = mass * float(distribution[draft])
+    for draft, probability in enumerate(session.distribution(node).tolist()):
+        share, path = mass * probability, [*before, draft]
         if share == 0:
             continue
         if not pair.draft_strings[draft]:
-            yield (pair.vocabulary.first(string) if string else pair.target_end), share
+            yield path, (pair.vocabulary.first(string) if string else pair.target_end), share
             continue
         grown = string + pair.draft_strings[draft]
         committed = not any(t != grown and t.startswith(grown) for t in tokens)
         fits = [t for t in tokens if grown.startswith(t)]
         token = tokens[max(fits, key=len)] if fits else NOTHING
         assert (pair.resolver.after(string)[draft] == CONTINUE) == (not committed)
-        if committed or depth == lookahead:
-            yield token, share
+        if committed or len(path) == lookahead:
+            yield path, token, share
         elif share < floor:
-            yield NOTHING, share
+            yield path, NOTHING, share
         else:
             child = session.draft_model.extend([node], [draft])[0]
-            yield from _draws(session, child, lookahead, floor, grown, share, depth + 1)
+            yield from _draws(session, child, lookahead, floor, grown, share, path)
 
 
 def psi(session: DraftSession, node: int, **rule) -> np.ndarray:
     """Return the probability (V_T + 1,) of each target token; the last one: of none."""
     found = np.zeros(session.pair.sizes[0] + 1)
-    for token, share in draws(session, node, **rule):
+    for _, token, share in draws(session, node, **rule):
         found[token if token >= 0 else -1] += share
     return found

@@ -2,16 +2,20 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tasc.errors import InputError
 from tasc.models import cost
 from tasc.models.cost import SIZES, measure, measured_cost
-from tasc.models.cost_model import CostModel
+from tasc.models.cost_model import DOUBT, STALE, CostModel
 from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
 from tests.pico import build_model
 
 CURVE = CostModel((1, 2, 4), (0.010, 0.010, 0.016))
+LINE = CostModel((1, 64), (0.010, 0.073))  # 1 ms per token, and 9
+TOKENS = np.arange(1, 65)
 
 
 @pytest.fixture
@@ -42,18 +46,15 @@ def test_invalid_times_are_refused(sizes, seconds):
         CostModel(sizes, seconds)
 
 
-def test_every_size_is_measured_at_the_same_context(target):
+def test_every_size_is_measured_at_the_same_context(target, monkeypatch):
     sizes, score = [], target.score
 
-    def capture_hidden(last, trees):
+    def noted(last, trees):
         sizes.append((target.kv_cache.length, len(trees[0][0]) + 1))
         return score(last, trees)
 
-    target.score = capture_hidden
-    try:
-        curve = measure(target, seconds=0.0)
-    finally:
-        target.score = score
+    monkeypatch.setattr(target, "score", noted)
+    curve = measure(target, seconds=0.0)
     assert {size for _, size in sizes} == set(SIZES) == set(curve.sizes)
     assert {length for length, _ in sizes} == {128} == {curve.context}
     assert (np.diff(curve.seconds) >= 0).all()
@@ -108,3 +109,83 @@ def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "tasc"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder().parts[-2:] == (".cache", "tasc")
+
+
+def learnt(*forwards):
+    cost = CostModel(LINE.sizes, LINE.seconds)
+    for tokens, seconds in forwards:
+        cost.record(tokens, seconds)
+    return cost
+
+
+CHEAP = (8, 0.5 * 0.017)
+# Forwards of (tokens, seconds), and the seconds that are then expected of 8 tokens.
+FORWARDS = {
+    "one tells that a size is cheaper": ([CHEAP], 0.5 * 0.017),
+    "one does not tell that a size is dearer": ([(8, 5.0)], 0.017),
+    "two tell that a size is dearer": ([(8, 0.034)] * 2, 0.034),
+    "old ones are forgotten": ([(8, 0.034)] * 20 + [(8, 0.017)] * 3, 0.017),
+}
+
+
+@pytest.mark.parametrize("kind", FORWARDS)
+def test_forwards_tell_the_time_of_their_size(kind):
+    seen, expected = FORWARDS[kind]
+    assert learnt(*seen).at(8) == pytest.approx(expected)
+
+
+def test_a_size_corrects_its_neighbours_until_they_are_known():
+    assert learnt(CHEAP).at(16) == pytest.approx(0.5 * 0.025)
+    cost = learnt(CHEAP, (16, 0.025), (16, 0.025))
+    assert cost.at([8, 16]).tolist() == pytest.approx([0.5 * 0.017, 0.025])
+
+
+def test_what_was_measured_counts_where_it_contradicts_what_lies_between():
+    # T(1) is found to be longer: what lies between it and 8 must not lift T(8).
+    cost = learnt((8, 0.017), (1, 0.016), (1, 0.016))
+    assert cost.at(8) == pytest.approx(0.017, rel=0.01)
+
+
+def test_what_is_hoped_for_ends_where_it_is_known():
+    cost = learnt((4, 0.013), (1, 0.010))
+    hoped = cost.optimistic(TOKENS)
+    assert hoped[0] == pytest.approx(0.010)
+    assert hoped[1] == pytest.approx(0.010), "not less than the first"
+    assert hoped[3] == pytest.approx(0.013), "known"
+    assert hoped[15] == pytest.approx(0.013), "not less than what is known of smaller ones"
+    assert hoped[63] == pytest.approx(0.073 / DOUBT)
+
+
+def test_a_size_is_unknown_again_after_a_while():
+    cost = learnt((4, 0.013))
+    assert cost.is_known(4)
+    for _ in range(STALE):
+        cost.record(1, 0.010)
+    assert not cost.is_known(4)
+
+
+def test_without_forwards_and_with_a_clock_that_stands_still_it_is_the_curve():
+    cost = learnt()
+    assert cost.at(TOKENS).tolist() == LINE.at(TOKENS).tolist()
+    assert not cost.record(4, 0.0)
+    assert cost.at(TOKENS).tolist() == LINE.at(TOKENS).tolist()
+
+
+forwards = st.lists(st.tuples(st.integers(1, 64), st.floats(1e-4, 1.0)), min_size=1, max_size=40)
+
+
+@given(forwards)
+def test_times_never_fall_and_hope_is_never_above_them(seen):
+    cost = learnt(*seen)
+    times, hoped = cost.at(TOKENS), cost.optimistic(TOKENS)
+    assert (np.diff(times) >= 0).all()
+    assert (np.diff(hoped) >= 0).all()
+    assert (times > 0).all()
+    assert (hoped <= times * (1 + 1e-9)).all()
+
+
+@given(st.integers(1, 64), st.floats(0.3, 3.0))
+def test_enough_forwards_of_a_size_tell_its_time(tokens, factor):
+    seconds = factor * float(LINE.at(tokens))
+    cost = learnt(*[(tokens, seconds)] * 9)
+    assert cost.at(tokens) == pytest.approx(seconds, rel=0.05)

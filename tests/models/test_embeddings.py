@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+import copy
 
 import pytest
 import torch
@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 from tasc.errors import InputError
 from tasc.models.embeddings import extend_embeddings, is_tied, keep_rows
 from tests import pico
-
-
-@dataclass(frozen=True)
-class Row:
-    new_id: int
-    base_ids: tuple[int, ...]
-
+from tests.training.samples import Row
 
 ROWS = (Row(320, (5, 6)), Row(321, (7, 7, 8, 9)))
 
@@ -23,27 +17,16 @@ ROWS = (Row(320, (5, 6)), Row(321, (7, 7, 8, 9)))
 @pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
 def test_new_rows_are_means_of_base_rows_in_both_matrices(architecture, tied):
     model = pico.build_model(architecture, tied=tied)
-    matrices = (model.get_input_embeddings(), model.get_output_embeddings())
-    before = [matrix.weight.detach().clone() for matrix in matrices]
+    before = copy.deepcopy(model)
     extend_embeddings(model, ROWS)
     assert is_tied(model) == tied
     assert model.config.vocab_size == 322
-    for matrix, old in zip(
-        (model.get_input_embeddings(), model.get_output_embeddings()), before, strict=True
-    ):
-        assert matrix.weight.shape == (322, 64)
-        assert torch.equal(matrix.weight[:320], old)
+    for matrix in ("get_input_embeddings", "get_output_embeddings"):
+        old, new = getattr(before, matrix)().weight, getattr(model, matrix)().weight
+        assert new.shape == (322, 64)
+        assert torch.equal(new[:320], old)
         for row in ROWS:
-            torch.testing.assert_close(matrix.weight[row.new_id], old[list(row.base_ids)].mean(0))
-
-
-def test_logits_of_base_tokens_do_not_change():
-    model = pico.build_model(tied=False)
-    ids = torch.tensor([[1, 2, 3]])
-    with torch.no_grad():
-        before = model(ids).logits
-        extend_embeddings(model, ROWS)
-        torch.testing.assert_close(model(ids).logits[..., :320], before)
+            torch.testing.assert_close(new[row.new_id], old[list(row.base_ids)].mean(0))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -65,19 +48,13 @@ def test_a_model_of_fewer_rows_gives_the_logits_of_those_it_keeps(architecture, 
         keep_rows(model, kept)
 
 
-def test_a_padded_vocabulary_is_filled_and_never_shrunk():
-    model = pico.build_model(vocabulary=512)
+@pytest.mark.parametrize(("vocabulary", "rows"), [(320, 330), (512, 512)])
+def test_the_matrices_grow_to_the_length_of_the_tokenizer_and_never_shrink(vocabulary, rows):
+    model = pico.build_model(vocabulary=vocabulary)
     extend_embeddings(model, ROWS, size=330)
-    assert model.get_input_embeddings().weight.shape[0] == 512
-    assert model.config.vocab_size == 512
-    weight = model.get_input_embeddings().weight
-    torch.testing.assert_close(weight[320], weight[[5, 6]].mean(0))
-
-
-def test_the_matrices_grow_to_the_length_of_the_tokenizer():
-    model = pico.build_model()
-    extend_embeddings(model, ROWS, size=330)
-    assert model.get_output_embeddings().weight.shape[0] == model.config.vocab_size == 330
+    for matrix in (model.get_input_embeddings(), model.get_output_embeddings()):
+        assert len(matrix.weight) == model.config.vocab_size == rows
+        torch.testing.assert_close(matrix.weight[320], matrix.weight[[5, 6]].mean(0))
 
 
 def test_means_of_a_bfloat16_model_are_taken_in_float32():

@@ -11,6 +11,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
+from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import tasc
 from tasc.errors import InputError, IntegrityError, UnavailableError
@@ -21,8 +24,9 @@ from tasc.models.folder.gguf_model import _llama3_factors, convert
 from tasc.models.load import load_model
 from tasc.serving.exports.llama_cpp import MODEL
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.cli import tasc as command
+from tests.cli import refused
 from tests.pico import TEXTS, make_base
+from tests.recipes import ROWS, write
 
 gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
 
@@ -35,10 +39,8 @@ def cache(tmp_path, monkeypatch):
 
 def exported(tmp_path: Path, architecture="llama", weights="f32", **shape) -> tuple[Path, Path]:
     """A random model as a folder, and as a GGUF file."""
-    model = make_base(tmp_path / f"{architecture}-{weights}", architecture, **shape)
-    options = tasc.ExportOptions(model=str(model), to="llama-cpp", weights=weights)
-    out = tmp_path / f"{architecture}-{weights}-gguf"
-    tasc.export(options).save(out)
+    model, out = make_base(tmp_path / "model", architecture, **shape), tmp_path / "exported"
+    tasc.export(tasc.ExportOptions(model=str(model), to="llama-cpp", weights=weights)).save(out)
     return model, out / MODEL
 
 
@@ -65,6 +67,10 @@ def small(file: Path, tensors=None, **fields) -> Path:
             writer.add_tensor(name, values[0], raw_dtype=values[1])
         else:
             writer.add_tensor(name, values.astype(np.float32))
+    return written(writer, file)
+
+
+def written(writer, file: Path) -> Path:
     writer.write_header_to_file(file)
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -72,15 +78,16 @@ def small(file: Path, tensors=None, **fields) -> Path:
     return file
 
 
+def assert_same(ours, theirs):
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_file_gives_the_model_that_was_written(tmp_path, architecture, tied):
     folder, file = exported(tmp_path, architecture, tied=tied)
     ours, theirs = load_model(str(file)), load_model(str(folder))
-    expected = theirs.state_dict()
-    assert ours.state_dict().keys() == expected.keys()
-    for name, tensor in ours.state_dict().items():
-        assert torch.equal(tensor, expected[name]), name
+    assert_same(ours, theirs)
     ids = torch.arange(1, 40)[None]
     assert torch.equal(ours(ids).logits, theirs(ids).logits)
     tokenizers = load_tokenizer(str(file)), load_tokenizer(str(folder))
@@ -94,10 +101,12 @@ def test_a_file_gives_the_model_that_was_written(tmp_path, architecture, tied):
 def test_half_precision_keeps_its_values(tmp_path, weights, dtype):
     folder, file = exported(tmp_path, "llama", weights)
     kind = {"bf16": torch.bfloat16, "f16": torch.float16}[weights]
-    name = "model.layers.1.mlp.up_proj.weight"
-    found = load_model(str(file)).state_dict()[name]
+    found, whole = (
+        load_model(str(path)).get_parameter("model.layers.1.mlp.up_proj.weight")
+        for path in (file, folder)
+    )
     assert found.dtype == dtype
-    assert torch.equal(found, load_model(str(folder)).state_dict()[name].to(kind).to(dtype))
+    assert torch.equal(found, whole.to(kind).to(dtype))
 
 
 def q4_1(block: bytes) -> list[float]:
@@ -134,10 +143,8 @@ def test_quantised_blocks_are_dequantised_as_ggml_defines_them(
     rows[:, :4] = drawn.uniform(0.1, 2, (6, 2)).astype(np.float16).view(np.uint8)
     raw = rows, getattr(gguf.GGMLQuantizationType, kind)
     file = small(tmp_path / "m.gguf", {"blk.0.ffn_up.weight": raw})
-    convert(file, folder := tmp_path)
-    from safetensors.torch import load_file
-
-    (weights,) = (load_file(f) for f in folder.glob("*.safetensors"))
+    convert(file, tmp_path)
+    (weights,) = (load_file(f) for f in tmp_path.glob("*.safetensors"))
     found = weights["model.layers.0.mlp.up_proj.weight"]
     expected = torch.tensor([reference(row.tobytes()) for row in rows])
     assert found.shape == (6, columns)
@@ -148,9 +155,6 @@ def test_llama_3_positions_are_recognised_by_their_factors(tmp_path):
     known = _llama3_factors(500_000.0, 128, 32.0)
     assert known[0] == 1
     assert known[-1] == 32
-    from transformers import LlamaConfig
-    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
     fields = {"llama.attention.key_length": 128, "llama.rope.dimension_count": 128}
     factors = _llama3_factors(10_000.0, 128, 8.0)
     file = small(tmp_path / "m.gguf", {"rope_freqs.weight": factors}, **fields)
@@ -183,9 +187,7 @@ def test_several_files_of_weights_make_one_model(tmp_path, monkeypatch):
     monkeypatch.setattr("tasc.models.folder.gguf_model._SHARD", 1 << 14)
     folder, file = exported(tmp_path)
     assert len(list(model_folder(str(file)).glob("*.safetensors"))) > 1
-    expected = load_model(str(folder)).state_dict()
-    for name, tensor in load_model(str(file)).state_dict().items():
-        assert torch.equal(tensor, expected[name])
+    assert_same(load_model(str(file)), load_model(str(folder)))
 
 
 @pytest.mark.parametrize(
@@ -209,13 +211,14 @@ def test_what_is_not_supported_is_refused_in_one_line(tmp_path, fields, said):
 
 
 def test_tensors_that_do_not_fit_are_refused(tmp_path):
-    for name, said in (("blk.0.conv", "tensor 'blk.0.conv.weight'"), ("x", "tensor 'x.weight'")):
-        file = small(tmp_path / "m.gguf", {f"{name}.weight": np.zeros((2, 32))})
+    for name, rows, said in (
+        ("blk.0.conv.weight", 2, "tensor 'blk.0.conv.weight'"),
+        ("x.weight", 2, "tensor 'x.weight'"),
+        ("blk.0.attn_q.weight", 6, "does not have 2 heads"),
+    ):
+        file = small(tmp_path / "m.gguf", {name: np.zeros((rows, 32))})
         with pytest.raises(InputError, match=said):
             model_folder(str(file))
-    file = small(tmp_path / "m.gguf", {"blk.0.attn_q.weight": np.zeros((6, 32))})
-    with pytest.raises(InputError, match="does not have 2 heads"):
-        model_folder(str(file))
     file = small(tmp_path / "m.gguf")
     with pytest.raises(IntegrityError, match="weights are missing"):
         load_model(str(file))
@@ -261,7 +264,7 @@ def test_a_changed_byte_gives_a_header_or_an_error(tmp_path_factory, whole, posi
         load_tokenizer(str(file))
 
 
-def packaged_model(tmp_path: Path, monkeypatch, *, damaged: bool = False) -> Path:
+def packaged_model(tmp_path, monkeypatch, *, damaged=False):
     """Install a package with a small model, and name it ``pico``."""
     folder, file = exported(tmp_path)
     (tmp_path / "site/pico_model").mkdir(parents=True)
@@ -279,9 +282,7 @@ def packaged_model(tmp_path: Path, monkeypatch, *, damaged: bool = False) -> Pat
 
 def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(tmp_path, monkeypatch):
     folder = packaged_model(tmp_path, monkeypatch)
-    expected = load_model(str(folder)).state_dict()
-    for name, tensor in load_model("pico").state_dict().items():
-        assert torch.equal(tensor, expected[name])
+    assert_same(load_model("pico"), load_model(str(folder)))
     assert load_tokenizer("pico").identity == load_tokenizer(str(folder)).identity
     make_base(tmp_path / "elsewhere/pico", "qwen2")
     monkeypatch.chdir(tmp_path / "elsewhere")  # a folder of that name comes first
@@ -301,11 +302,9 @@ def test_a_missing_package_is_one_line_with_the_command(tmp_path, monkeypatch, c
     for load in (load_tokenizer, load_model):
         with pytest.raises(UnavailableError):
             load("smollm2")
-    words = ("analyze", "builtin:stdlib-tokens", "--tokenizer", "smollm2", "--limit", 50)
-    code, out, err = command(capsys, *words)
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    assert "pip install 'tasc-lm[smollm2]'" in err
+    task = write(tmp_path / "task.jsonl", ROWS)
+    line = refused(capsys, "analyze", task, "--tokenizer", "smollm2")
+    assert "pip install 'tasc-lm[smollm2]'" in line
     assert not list(tmp_path.glob("tasc-out/*/*.json"))
 
 
@@ -325,11 +324,7 @@ def test_a_sentencepiece_vocabulary_marks_spaces(tmp_path):
     writer.add_token_scores([0.0] * 259 + [-1.0, -3.0, -4.0, -5.0, -2.0])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
-    file = tmp_path / "m.gguf"
-    writer.write_header_to_file(file)
-    writer.write_kv_data_to_file()
-    writer.close()
-    loaded = load_tokenizer(str(file))
+    loaded = load_tokenizer(str(written(writer, tmp_path / "m.gguf")))
     assert loaded.tokenizer.encode("ab é").tokens == ["<s>", "▁ab", "▁", "<0xC3>", "<0xA9>"]
     assert loaded.eos_id == 2
     assert loaded.decode(loaded.encode(["ab a é\n"]).tokens.tolist()) == "ab a é\n"

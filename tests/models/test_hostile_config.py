@@ -1,6 +1,7 @@
 """A config.json that is damaged, absurd, or opens a door to code."""
 
 import json
+import re
 import time
 
 import pytest
@@ -68,13 +69,15 @@ def test_values_that_make_no_model_are_refused(base, tmp_path, capfd, change):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[" * 10**5, '{"a":' * 10**5, "[1]", "\xff\xfe", "null", '{"x": 1' + "0" * 5000]
+    "text",
+    ["", "{", "[" * 10**5, '{"a":' * 10**5, "[1]", "\xff\xfe", "null", '{"x": 1' + "0" * 5000],
+    ids=lambda text: text[:9],
 )
 def test_what_is_no_json_object_is_refused(base, tmp_path, text):
     for name in ("config.json", "generation_config.json"):
         folder = copied(base, tmp_path / name)
         (folder / name).write_text(text, encoding="latin-1")
-        assert name in refused(folder)
+        assert re.search(rf": {name} is not (a JSON object|JSON: )", refused(folder))
 
 
 @pytest.mark.parametrize("ends", ["x", [None], {"a": 1}, [[0]], 1.5])
@@ -113,11 +116,6 @@ def test_an_adapter_beside_a_model_is_refused_and_not_loaded(base, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_an_adapter_given_as_a_model_is_told_how_to_become_one(tmp_path):
-    (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "somebody/else"}')
-    assert "--merge" in refused(tmp_path)
-
-
 def code(folder, name, mark):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(f"import os\nos.mkdir({str(mark)!r})\n")
@@ -135,15 +133,6 @@ def test_code_in_a_model_folder_is_never_run(base, tmp_path):
     own = copied(folder, tmp_path / "own", model_type="own")
     assert "own code is never run" in refused(own)
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
-def test_a_good_model_of_any_architecture_is_taken(tmp_path, architecture):
-    assert load_model(str(pico.make_base(tmp_path, architecture))).num_parameters() > 0
-
-
-def test_what_a_stranger_calls_the_path_stays_the_models_name(base):
-    assert load_model(str(base)).config._name_or_path == str(base)
 
 
 def test_a_refusal_is_an_input_error_where_the_config_is_wrong(base, tmp_path):

@@ -1,4 +1,4 @@
-"""Packed linear layers give the same bits for a row, whatever other rows there are."""
+"""Packed linear layers and fused decoder layers compute what those of transformers do."""
 
 import copy
 
@@ -26,6 +26,7 @@ from tests.pico import build_model
 dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 bits = pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 needs_packing = pytest.mark.skipif(not can_pack(), reason="layers stay as they are")
+NODES = np.array([3, 4, 5], np.int32), np.array([-1, 0, 0], np.int32)
 INSTRUCTIONS = "avx512bf16", "avx512", "avx2", "portable"
 
 
@@ -66,16 +67,6 @@ def linear_reference(
     if scales is not None:
         total *= scales
     return (total if bias is None else total + bias.float()).to(x.dtype)
-
-
-@dtypes
-@pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (64, 100), (33, 65)])
-def test_a_product_is_what_its_definition_says_up_to_rounding(k, n, bias, dtype):
-    linear, x = layer(k, n, dtype, bias), rows(9, k, dtype)
-    expected = linear_reference(x, linear.weight, linear.bias)
-    torch.testing.assert_close(PackedLinear(linear)(x), expected)
 
 
 @dtypes
@@ -121,21 +112,17 @@ def test_strided_rows_and_leading_dimensions_are_kept(dtype):
     assert packed(x[:0]).shape == (0, 3, 4, 20)
 
 
-@dtypes
-def test_weights_can_be_read_back(dtype):
-    linear = layer(33, 70, dtype)
-    packed = PackedLinear(linear)
-    for name, value in linear.state_dict().items():
-        assert torch.equal(packed.state_dict()[name], value)
-    assert torch.equal(packed.unpacked().weight, linear.weight)
-
-
 @pytest.mark.usefixtures("instructions")
 @dtypes
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (66, 100), (33, 65)])
-def test_a_product_in_8_bits_is_that_of_the_dequantised_weight(k, n, bias, dtype):
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 16), (64, 100), (66, 100), (33, 70)])
+def test_a_product_is_what_its_definition_says_up_to_rounding(k, n, bias, dtype):
     linear, x = layer(k, n, dtype, bias), rows(9, k, dtype)
+    packed = PackedLinear(linear)
+    torch.testing.assert_close(packed(x), linear_reference(x, linear.weight, linear.bias))
+    torch.testing.assert_close(packed.state_dict(), linear.state_dict(), rtol=0, atol=0)
+    assert torch.equal(packed.unpacked().weight, linear.weight)
+    # In 8 bits, it is that of the dequantised weight.
     weight, scales = quantised(linear.weight)
     packed = PackedLinear(linear, int8=True)
     torch.testing.assert_close(packed(x), linear_reference(x, weight, linear.bias, scales))
@@ -210,10 +197,8 @@ def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(
     model = build_model(architecture).to(dtype)
     pack(model, int8=int8)
     target, tokens = Target(model), np.arange(1, 60, dtype=np.int32)
-    prompts, parents = (
-        [tokens[:9], tokens[:4], tokens[20:50]],
-        np.array([-1, -1, 0, 1, 3], np.int32),
-    )
+    prompts = [tokens[:9], tokens[:4], tokens[20:50]]
+    parents = np.array([-1, -1, 0, 1, 3], np.int32)
     sizes = 5, 2, 3  # trees of several sizes are scored without padding
     trees = [(tokens[8 * i : 8 * i + n], parents[:n]) for i, n in enumerate(sizes)]
     target.begin(80, 3)
@@ -227,3 +212,68 @@ def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(
                 alone = target.score([token], [(tokens[:0], parents[:0])])[0, 0]
                 target.keep([[]])
                 assert torch.equal(alone, scored[row, node + 1])
+
+
+def decoded(model):
+    target = Target(model)
+    target.begin(60, 2)
+    prompts = [np.arange(1, size, dtype=np.int32) for size in (30, 12)]
+    return [target.join(prompts), target.score([7, 8], [NODES, NODES])]
+
+
+def fused(model):
+    return [layer for layer in model.modules() if "forward" in vars(layer)]
+
+
+def plain_logits(model, monkeypatch):
+    for layer in fused(model):
+        monkeypatch.setattr(layer, "forward", layer.forward.__self__.plain)
+    return decoded(model)
+
+
+@needs_packing
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+def test_a_fused_layer_computes_what_the_plain_one_does(architecture, monkeypatch):
+    weights = build_model(architecture).bfloat16()
+    models = {dtype: copy.deepcopy(weights).to(dtype) for dtype in DTYPES}
+    for model in models.values():
+        if architecture == "mistral":
+            model.config.sliding_window = 8
+        pack(model)
+    ours = {dtype: decoded(model) for dtype, model in models.items()}
+    assert all(len(fused(m)) == m.config.num_hidden_layers for m in models.values())
+    plain = {dtype: plain_logits(model, monkeypatch) for dtype, model in models.items()}
+    exact = plain[torch.float32]
+    torch.testing.assert_close(ours[torch.float32], exact, atol=1e-4, rtol=1e-4)
+    error, allowed = (
+        sum((a.float() - b).norm() for a, b in zip(x[torch.bfloat16], exact, strict=True))
+        for x in (ours, plain)
+    )
+    assert error < 1.5 * allowed
+
+
+@needs_packing
+def test_other_layers_and_other_attentions_stay_plain():
+    gemma = build_model("gemma")
+    pack(gemma)
+    assert not fused(Target(gemma).model)
+    plain = build_model("llama")
+    model = copy.deepcopy(plain)
+    pack(model)
+    target, ids = Target(model), torch.arange(9)[None]
+    with target.untouched(), torch.inference_mode():
+        torch.testing.assert_close(model(ids).logits, plain(ids).logits, atol=1e-5, rtol=1e-4)
+    with torch.enable_grad():
+        torch.testing.assert_close(model(ids).logits, plain(ids).logits, atol=1e-5, rtol=1e-4)
+
+
+@needs_packing
+def test_a_fused_layer_in_8_bits_computes_what_its_linear_layers_do(monkeypatch):
+    for dtype in DTYPES:
+        model = build_model("llama").to(dtype)
+        pack(model, int8=True)
+        ours = decoded(model)
+        assert len(fused(model)) == model.config.num_hidden_layers
+        tolerance = 1e-5 if dtype == torch.float32 else 0.03
+        for found, expected in zip(ours, plain_logits(model, monkeypatch), strict=True):
+            assert (found - expected).float().norm() < tolerance * expected.float().norm()

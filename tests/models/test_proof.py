@@ -63,6 +63,7 @@ def test_a_refused_model_is_given_back_and_refused_again():
         with pytest.raises(UnavailableError), target_from_model(model):
             pass
         assert model.config._attn_implementation == own
+    assert not disk_cache.cache_folder().exists(), "only a success is kept"
 
 
 def test_generate_and_custom_generate_refuse_it_before_a_token_is_decoded(tmp_path):
@@ -142,12 +143,6 @@ def test_a_model_that_cannot_do_without_padding_keeps_it(monkeypatch):
     for _ in range(2):
         assert not target_for(build_model("qwen2")).flattens
         monkeypatch.setattr(proof, "_PROVED", {})  # another process knows it from the cache
-
-
-def test_only_a_success_is_kept():
-    with pytest.raises(UnavailableError):
-        target_for(decoder("bart"))
-    assert not disk_cache.cache_folder().exists()
 
 
 def test_a_cache_that_cannot_be_written_costs_one_proof_a_process(runs, monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Steps of static shape give what dynamic ones give, whatever stands beyond what counts."""
 
+import contextlib
 import gc
 import weakref
 from collections.abc import Callable
@@ -10,38 +11,40 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import Gemma2Config, Gemma2ForCausalLM, MistralConfig, MistralForCausalLM
 
 from tasc.backend.tree import ancestor_bits, tree_inputs
 from tasc.errors import UnavailableError
+from tasc.models import static as module
 from tasc.models.static import QUERIES, StaticTarget, target_for, tree_mask
 from tasc.models.target import Target
-from tests.pico import build_model
+from tests.pico import build_model, build_windowed
 
-SHAPE = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.3,
-    "max_position_embeddings": 1024,
-}
 MODELS = {
     "plain": lambda: build_model("qwen2", vocabulary=64),
-    "window": lambda: MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=6)).eval(),
-    "window and softcap": lambda: Gemma2ForCausalLM(
-        Gemma2Config(**SHAPE, head_dim=8, sliding_window=5)
-    ).eval(),
+    "window": build_windowed,
+    "window and softcap": lambda: build_model("gemma2", vocabulary=64, hidden=32),
 }
+NO_TREE = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
     with torch.random.fork_rng():
-        torch.manual_seed(0)
         return MODELS[request.param]()
+
+
+def prefill(targets, prompt, room):
+    for target in targets:
+        target.prefill(np.asarray(prompt, np.int32), room)
+
+
+def assert_same_step(targets, tree, path, atol=1e-4):
+    """Both targets give the same rows for a tree, of which they keep a path."""
+    first, second = (target.score([5], [tree])[0] for target in targets)
+    assert first.shape == second.shape
+    assert torch.allclose(first, second, atol=atol)
+    for target in targets:
+        target.keep([path])
 
 
 def random_tree(rng, n):
@@ -61,23 +64,16 @@ def a_path(parents, rng):
 @torch.inference_mode()
 def test_rows_equal_those_of_dynamic_steps(model):
     rng = np.random.default_rng(0)
-    static, dynamic = StaticTarget(model, graphs=False), Target(model)
+    static, dynamic = targets = StaticTarget(model, graphs=False), Target(model)
     buckets = set()
     for length in (230, 3, 40):  # the second sequence begins over what the first one left
-        prompt = rng.integers(1, 64, length).astype(np.int32)
-        for target in (static, dynamic):
-            target.prefill(prompt, 280)
+        prefill(targets, rng.integers(1, 64, length), 280)
         if length == 3:
             for block in static.kv_cache.blocks.values():
                 block[..., 3:, :] = 1e4
         for n in (0, 1, 2, 64, 7, 63, 70, 12, 0, 20):
-            tokens, parents = random_tree(rng, n)
-            path = a_path(parents, rng)
-            rows = [t.score([5], [(tokens, parents)])[0] for t in (static, dynamic)]
-            assert rows[0].shape == rows[1].shape
-            assert torch.allclose(rows[0], rows[1], atol=2e-4)
-            for target in (static, dynamic):
-                target.keep([path])
+            tree = random_tree(rng, n)
+            assert_same_step(targets, tree, a_path(tree[1], rng), atol=2e-4)
             assert static.kv_cache.length == dynamic.kv_cache.length
         buckets |= set(static.steps)
     assert {keys for _, keys, _ in buckets} == {256, 512}
@@ -87,22 +83,18 @@ def test_rows_equal_those_of_dynamic_steps(model):
 @pytest.mark.parametrize("kind", ["qwen2", "gemma4_text", "deepseek_v2"])
 def test_a_cache_that_grew_is_found_again(kind):
     model = build_model(kind)
-    static, dynamic = StaticTarget(model, graphs=False), Target(model)
+    targets = StaticTarget(model, graphs=False), Target(model)
     for length in (4, 400):
-        prompt = np.arange(length, dtype=np.int32) % 300 + 1
-        rows = []
-        for target in (static, dynamic):
-            target.prefill(prompt, 8)
-            rows.append(target.score([5], [(np.zeros(0, np.int32), np.zeros(0, np.int32))])[0])
-        assert torch.allclose(rows[0], rows[1], atol=1e-4)
+        prefill(targets, np.arange(length) % 300 + 1, 8)
+        assert_same_step(targets, NO_TREE, [])
 
 
 def test_a_cache_that_moved_is_let_go():
     static = StaticTarget(build_model("qwen2"), graphs=False)
-    none, caches = np.zeros(0, np.int32), []
+    caches = []
     for length in (4, 400):
-        static.prefill(np.arange(length, dtype=np.int32) % 300 + 1, 8)
-        static.score([5], [(none, none)])
+        prefill([static], np.arange(length) % 300 + 1, 8)
+        static.score([5], [NO_TREE])
         caches.append(weakref.ref(next(iter(static.kv_cache.blocks.values()))))
     gc.collect()
     assert [held() is None for held in caches] == [True, False]
@@ -118,8 +110,7 @@ def test_the_mask_is_that_of_the_tree(n, length, seed):
     padded[1 : n + 1] = bits[:, 0].view(np.int64) if n else 0
     positions = np.full(QUERIES[-1], length)
     positions[1 : n + 1] += depths + 1
-    arrays = (torch.from_numpy(a) for a in (padded, positions))
-    bits_, positions_ = arrays
+    bits_, positions_ = torch.from_numpy(padded), torch.from_numpy(positions)
     args = (bits_, positions_, torch.tensor(length), 128)
     found = tree_mask(*args, distances=False)[: n + 1]
     seen, offsets = tree_inputs(parents)
@@ -143,18 +134,13 @@ def test_padding_sees_something():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch about itself
 def test_a_compiled_step_gives_the_same():
     model = build_model("qwen2", layers=1)
-    compiled, dynamic = StaticTarget(model, graphs=False, compiled=True), Target(model)
+    targets = StaticTarget(model, graphs=False, compiled=True), Target(model)
     counters = torch._dynamo.utils.counters
     counters.clear()
     rng = np.random.default_rng(0)
-    for target in (compiled, dynamic):
-        target.prefill(np.arange(1, 9, dtype=np.int32), 40)
+    prefill(targets, np.arange(1, 9), 40)
     for n in (2, 1, 2):
-        tokens, parents = random_tree(rng, n)
-        rows = [t.score([5], [(tokens, parents)])[0] for t in (compiled, dynamic)]
-        assert torch.allclose(rows[0], rows[1], atol=1e-4)
-        for target in (compiled, dynamic):
-            target.keep([[0]])
+        assert_same_step(targets, random_tree(rng, n), [0])
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
 
@@ -174,9 +160,6 @@ class FakeGraph:
 @pytest.fixture
 def fake_cuda(monkeypatch):
     """Route capturing to FakeGraph, so that the code around it runs without a device."""
-    import contextlib
-
-    from tasc.models import static
 
     class Stream:
         def __init__(self, device=None):
@@ -191,7 +174,7 @@ def fake_cuda(monkeypatch):
         FakeGraph.captured += 1
         yield
 
-    own = static.Step._capture
+    own = module.Step._capture
 
     def captured(step):
         graph: Any
@@ -199,7 +182,7 @@ def fake_cuda(monkeypatch):
         graph.work, graph.result = step.forward, graph_result
         return graph, graph_result
 
-    monkeypatch.setattr(static.Step, "_capture", captured)
+    monkeypatch.setattr(module.Step, "_capture", captured)
     for name, stub in (
         ("Stream", Stream),
         ("current_stream", Stream),
@@ -214,17 +197,12 @@ def fake_cuda(monkeypatch):
 @torch.inference_mode()
 def test_a_shape_is_captured_once_and_replayed_after(fake_cuda):
     model, rng = build_model("qwen2", vocabulary=64), np.random.default_rng(0)
-    replayed, dynamic = StaticTarget(model), Target(model)
+    replayed, _ = targets = StaticTarget(model), Target(model)
     before = FakeGraph.captured
     for _ in range(2):
-        for target in (replayed, dynamic):
-            target.prefill(np.arange(1, 9, dtype=np.int32), 40)
+        prefill(targets, np.arange(1, 9), 40)
         for n in (2, 1, 0, 2, 0):
-            tokens, parents = random_tree(rng, n)
-            rows = [t.score([5], [(tokens, parents)])[0] for t in (replayed, dynamic)]
-            assert torch.allclose(rows[0], rows[1], atol=1e-4)
-            for target in (replayed, dynamic):
-                target.keep([[0] if n else []])
+            assert_same_step(targets, random_tree(rng, n), [0] if n else [])
     assert FakeGraph.captured - before == len(replayed.steps) == 2
 
 
@@ -234,10 +212,9 @@ def test_what_cannot_be_captured_is_one_line(fake_cuda, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", refuse)
     target = StaticTarget(build_model("qwen2"))
-    target.prefill(np.arange(1, 9, dtype=np.int32), 40)
-    none = np.zeros(0, np.int32)
+    prefill([target], np.arange(1, 9), 40)
     with pytest.raises(UnavailableError, match=r"capture.*\(operation.*capturing\): set graphs"):
-        target.score([5], [(none, none)])
+        target.score([5], [NO_TREE])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch about itself

@@ -2,20 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 BEHIND = 3  # what this target says behind an end token; the engine cuts it off
 
 
-class Proposes(Protocol):
-    """What of a proposer an engine calls."""
-
-    def propose(
-        self, new: Sequence[list[int]], lengths: Sequence[int], tokens: np.ndarray, /
-    ) -> list[list[int]]:
-        """Return a chain for each row, as ``ChainProposer.propose``."""
+def configured(folder: Path, tasc: dict[str, Any] | None, tokens: int = 8) -> SimpleNamespace:
+    """The parts of vLLM's configuration that a proposer reads."""
+    return SimpleNamespace(
+        additional_config=None if tasc is None else {"tasc": tasc, "other": 1},
+        model_config=SimpleNamespace(tokenizer=str(folder / "model"), max_model_len=400),
+        speculative_config=SimpleNamespace(num_speculative_tokens=tokens),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
+    )
 
 
 @dataclass(eq=False)
@@ -60,12 +63,13 @@ class Counts:
 class Engine:
     """Runs requests in ``rows`` rows of ``positions`` tokens; rows move where ``rng`` is given.
 
-    Like vLLM, it takes a draft along in a request, and empties it when the request is preempted.
+    ``proposer`` has ``ChainProposer.propose``. Like vLLM, the engine takes a draft along in a
+    request, and empties it when the request is preempted.
     """
 
     def __init__(
         self,
-        proposer: Proposes,
+        proposer: Any,
         rows: int = 1,
         rng: np.random.Generator | None = None,
         positions: int = 400,
@@ -104,9 +108,8 @@ class Engine:
             self.tokens[row, : len(whole)] = whole
             self.counts.add(request.draft, new)
             said.append(new)
-        lengths = [
-            len(r.prompt) + r.done + (BEHIND in new) for r, new in zip(running, said, strict=True)
-        ]
+        pairs = zip(running, said, strict=True)
+        lengths = [len(r.prompt) + r.done + (BEHIND in new) for r, new in pairs]
         drafts = self.proposer.propose(said, lengths, self.tokens)
         self.drafts.append(drafts)
         for request, draft in zip(running, drafts, strict=True):

@@ -29,23 +29,10 @@ MODELS = ("baseline", "tasc-ft")
 METHOD = "tasc-spec:adapt=true"
 
 
-@pytest.fixture(scope="module")
-def models() -> Path:
-    """The folder of trained models and their indexes."""
+def wanted(variable: str) -> str:
+    """What ``make test-serving`` passes: the folder of trained models, or their task."""
     pytest.importorskip("vllm", reason="no vLLM here: make test-serving makes an environment")
-    folder = os.environ.get("TASC_SERVING")
-    if not folder:
-        pytest.skip("no models: make test-serving trains them")
-    return Path(folder).resolve()
-
-
-@pytest.fixture(scope="module")
-def task() -> str:
-    """What the models were trained for, as a command takes it."""
-    named = os.environ.get("TASC_TASK")
-    if not named:
-        pytest.skip("no task: make test-serving names it")
-    return named
+    return os.environ.get(variable) or pytest.skip(f"no {variable}: make test-serving sets it")
 
 
 class Served:
@@ -108,8 +95,9 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def served(request, models, task, tmp_path_factory) -> Served:
-    known = load(Source(task), "test").prompts
+def served(request, tmp_path_factory) -> Served:
+    models = Path(wanted("TASC_SERVING")).resolve()
+    known = load(Source(wanted("TASC_TASK")), "test").prompts
     prompts = [known[i] for i in np.linspace(0, len(known) - 1, PROMPTS).astype(int).tolist()]
     return Served(models, request.param, prompts, tmp_path_factory.mktemp("serving"))
 

@@ -3,9 +3,9 @@
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -23,34 +23,31 @@ from tasc.serving.table import EXPORTS
 from tests.cli import done
 from tests.cli import tasc as run
 from tests.models.strangers import bomb, copied
-from tests.pico import TEXTS, make_base
+from tests.pico import make_base
+from tests.serving.conftest import ROWS
 
-PROMPTS = [text.split("\n")[0] for text in TEXTS]
-OUTPUTS = [text.split("\n")[1] for text in TEXTS]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return make_base(tmp_path_factory.mktemp("model") / "base")
+OUTPUTS = [row["output"] for row in ROWS]
 
 
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("task")
-    pairs = zip(PROMPTS, OUTPUTS, strict=True)
-    rows = [json.dumps({"input": prompt, "output": output}) for prompt, output in pairs]
-    (folder / "train.jsonl").write_text("\n".join(rows))
-    return folder
+def exported(model, engine, folder=None, **options):
+    """Export a model to an engine, into ``folder`` if there is one."""
+    made = tasc.export(tasc.ExportOptions(model=str(model), to=engine, **options))
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        made.save(folder)
+    return made
+
+
+def words_of(made):
+    """The command that starts the engine, and the word that follows each of its words."""
+    return dict(pairwise(shlex.split(made.to_dict()["command"])))
 
 
 def files(folder):
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("engine", EXPORTS)
 def test_an_export_is_one_folder_with_its_own_readme(capsys, tmp_path, base, task, engine):
-    if engine == "llama-cpp":
-        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
     out = tmp_path / "served"
     result = done(capsys, "export", base, "--to", engine, "--data", task, "--output", out)
     assert result["to"] == engine
@@ -68,19 +65,15 @@ def test_an_export_is_one_folder_with_its_own_readme(capsys, tmp_path, base, tas
     assert "already exists" in err
 
 
-def test_the_readme_asks_as_the_task_does(tmp_path, base, task):
+@pytest.mark.parametrize("engine", ["vllm", "transformers"], indirect=True)
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [("{input}\n", r"your input\n"), ("Q: {input}\nA:", r"Q: your input\nA:")],
+)
+def test_the_readme_asks_as_the_task_does(tmp_path, base, task, engine, template, shown):
     """A prompt without the newline of the template is another prompt to the model."""
-    for engine in ("vllm", "transformers"):
-        options = {"model": str(base), "to": engine}
-        for template, shown in [
-            ("{input}\n", r"your input\n"),
-            ("Q: {input}\nA:", r"Q: your input\nA:"),
-        ]:
-            out = tmp_path / f"{engine}-{len(template)}"
-            out.mkdir()
-            source = {"path": str(task), "template": template}
-            tasc.export(tasc.ExportOptions(**options, source=source)).save(out)
-            assert f'"{shown}"' in (out / "README.md").read_text()
+    exported(base, engine, tmp_path, source={"path": str(task), "template": template})
+    assert f'"{shown}"' in (tmp_path / "README.md").read_text()
 
 
 def test_a_name_cannot_end_the_block_that_it_is_in():
@@ -88,14 +81,10 @@ def test_a_name_cannot_end_the_block_that_it_is_in():
     assert code("a```b") == "```` a```b ````"
 
 
-def test_only_commands_stand_in_blocks_of_the_shell(tmp_path, base):
-    pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
-    for engine in EXPORTS:
-        (tmp_path / engine).mkdir()
-        tasc.export(tasc.ExportOptions(model=str(base), to=engine)).save(tmp_path / engine)
-        text = (tmp_path / engine / "README.md").read_text()
-        programs = {block.split()[0] for block in re.findall(r"```sh\n(.*?)\n```", text, re.DOTALL)}
-        assert programs <= {"pip", "python", "curl", "llama-server"}
+def test_only_commands_stand_in_blocks_of_the_shell(tmp_path, base, engine):
+    exported(base, engine, tmp_path)
+    blocks = re.findall(r"```sh\n(.*?)\n```", (tmp_path / "README.md").read_text(), re.DOTALL)
+    assert {text.split()[0] for text in blocks} <= {"pip", "python", "curl", "llama-server"}
 
 
 def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
@@ -104,8 +93,7 @@ def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
     narrow, foreign = (tmp_path / name for name in ("narrow", "foreign"))
     new_head(AutoModelForCausalLM.from_pretrained(other)).save(narrow)
     new_head(AutoModelForCausalLM.from_pretrained(base)).save(foreign)
-    stated = json.loads((foreign / "config.json").read_text())
-    (foreign / "config.json").write_text(json.dumps(stated | {"vocab_size": 9999}))
+    restate(foreign / "config.json", vocab_size=9999)
     for arguments, told in [
         ((base, "--to", "vllm", "--index", tmp_path / "not-an-index"), "holds no index"),
         ((base, "--to", "vllm", "--head", other), "takes no draft head"),
@@ -125,12 +113,9 @@ def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, tas
     counted = tasc.index(tasc.IndexOptions(source=str(task), tokenizer=str(base)))
     (tmp_path / "index").mkdir()
     counted.save(tmp_path / "index")
-    options = {"model": str(base), "to": "vllm"}
     blocks = []
     for name, given in [("a", {"index": str(tmp_path / "index")}), ("b", {"source": str(task)})]:
-        made = tasc.export(tasc.ExportOptions(**options, **given))
-        (tmp_path / name).mkdir()
-        made.save(tmp_path / name)
+        made = exported(base, "vllm", tmp_path / name, **given)
         assert made.to_dict()["index"]["tokens"] == counted.to_dict()["tokens"]
         blocks.append((tmp_path / name / "index" / "index.tasc").read_bytes())
     assert blocks[0] == blocks[1]
@@ -140,63 +125,47 @@ def test_the_index_is_the_one_given_or_counted_from_the_data(tmp_path, base, tas
 
 
 def test_an_export_without_drafts_is_the_plain_model(tmp_path, base):
-    made = tasc.export(tasc.ExportOptions(model=str(base), to="vllm"))
+    made = exported(base, "vllm", tmp_path)
     assert made.to_dict()["drafts"] is False
     assert "speculative" not in made.to_dict()["command"]
-    made.save(tmp_path)
     expected = AutoModelForCausalLM.from_pretrained(base).state_dict()
     found = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(found[name], value) for name, value in expected.items())
 
 
-def test_a_foreign_model_type_or_a_missing_merge_is_told(tmp_path):
-    with pytest.raises(InputError, match="to:"):
-        tasc.ExportOptions(model="m", to="onnx")
-
-
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang"], indirect=True)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_model_in_float32_stays_in_float32(tmp_path, base, engine, dtype):
     """These engines round float32 to 16 bits unless told not to, which changes outputs."""
-    shutil.copytree(base, tmp_path / "model")
-    config = json.loads((base / "config.json").read_text())
-    config.pop("torch_dtype", None)
-    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, "dtype": dtype}))
-    made = tasc.export(tasc.ExportOptions(model=str(tmp_path / "model"), to=engine))
-    words = shlex.split(made.to_dict()["command"])
-    assert ("--dtype" in words) == made.to_dict()["exact"] == (dtype == "float32")
-    assert dtype == "bfloat16" or words[words.index("--dtype") + 1] == "float32"
+    made = exported(copied(base, tmp_path / "model", dtype=dtype), engine)
+    assert made.to_dict()["exact"] == (dtype == "float32")
+    assert words_of(made).get("--dtype") == ("float32" if dtype == "float32" else None)
 
 
 def test_vllm_is_told_the_proposer_the_index_and_how_many_tokens(base, task):
-    options = tasc.ExportOptions(model=str(base), to="vllm", source=str(task), speculative_tokens=5)
-    words = shlex.split(tasc.export(options).to_dict()["command"])
-    speculative = json.loads(words[words.index("--speculative-config") + 1])
-    assert speculative == {
+    words = words_of(exported(base, "vllm", source=str(task), speculative_tokens=5))
+    assert json.loads(words["--speculative-config"]) == {
         "method": "custom_class",
         "model": "tasc.serving.vllm.TascProposer",
         "num_speculative_tokens": 5,
     }
-    assert json.loads(words[words.index("--additional-config") + 1]) == {"tasc": {"index": "index"}}
+    assert json.loads(words["--additional-config"]) == {"tasc": {"index": "index"}}
 
 
 def test_sglang_drafts_from_a_corpus_of_the_outputs(tmp_path, base, task):
-    options = {"model": str(base), "to": "sglang", "speculative_tokens": 5}
-    made = tasc.export(tasc.ExportOptions(**options, source=str(task)))
-    made.save(tmp_path)
+    made = exported(base, "sglang", tmp_path, source=str(task), speculative_tokens=5)
     lines = (tmp_path / "corpus.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == OUTPUTS
     assert not (tmp_path / "index").exists()
-    words = shlex.split(made.to_dict()["command"])
-    found = {word: words[i + 1] for i, word in enumerate(words) if "speculative" in word}
+    found = {word: value for word, value in words_of(made).items() if "speculative" in word}
     assert found == {
         "--speculative-algorithm": "NGRAM",
         "--speculative-num-draft-tokens": "6",
         "--speculative-ngram-external-corpus-path": "corpus.jsonl",
         "--speculative-ngram-external-sam-budget": "5",
     }
-    plain = tasc.export(tasc.ExportOptions(**options)).to_dict()["command"]
-    assert "speculative" not in plain
+    plain = exported(base, "sglang", speculative_tokens=5)
+    assert "speculative" not in plain.to_dict()["command"]
 
 
 @pytest.fixture(scope="module")
@@ -204,14 +173,13 @@ def folder(tmp_path_factory, base):
     """An export for transformers whose index knows what the model writes."""
     model = AutoModelForCausalLM.from_pretrained(base)
     tokenizer = AutoTokenizer.from_pretrained(base)
-    ids = tokenizer(PROMPTS[0])["input_ids"]
+    ids = tokenizer(ROWS[0]["input"])["input_ids"]
     written = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False)[0].tolist()
     source = tmp_path_factory.mktemp("written")
-    row = {"input": PROMPTS[0], "output": tokenizer.decode(written[len(ids) :])}
+    row = {"input": ROWS[0]["input"], "output": tokenizer.decode(written[len(ids) :])}
     (source / "train.jsonl").write_text(json.dumps(row))
-    options = tasc.ExportOptions(model=str(base), to="transformers", source=str(source))
     out = tmp_path_factory.mktemp("export")
-    tasc.export(options).save(out)
+    exported(base, "transformers", out, source=str(source))
     return out, ids, written
 
 
@@ -240,9 +208,13 @@ def test_an_exported_model_drafts_with_the_method_in_its_folder(folder, monkeypa
 
 
 def test_a_folder_without_drafts_has_no_method(tmp_path, base):
-    tasc.export(tasc.ExportOptions(model=str(base), to="transformers")).save(tmp_path)
+    exported(base, "transformers", tmp_path)
     with pytest.raises(InputError, match="has no index"):
         tasc.load_custom_generate(tmp_path)
+
+
+def restate(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def stranger(base, folder, mark):
@@ -250,23 +222,18 @@ def stranger(base, folder, mark):
     names = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}
     pipelines = {"text-generation": {"impl": "evil.Pipeline", "pt": ["AutoModelForCausalLM"]}}
     copied(base, folder, auto_map=names, custom_pipelines=pipelines)
-    stated = json.loads((folder / "tokenizer_config.json").read_text())
-    stated |= {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}
-    (folder / "tokenizer_config.json").write_text(json.dumps(stated))
+    classes = {"AutoTokenizer": ["evil.Tokenizer", None]}
+    restate(folder / "tokenizer_config.json", auto_map=classes)
     for name in ("evil.py", "custom_generate/generate.py"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"import os\nos.mkdir({str(mark)!r})\n")
     return folder
 
 
-@pytest.mark.parametrize("engine", EXPORTS)
 def test_an_export_neither_contains_nor_names_code(tmp_path, base, task, engine):
     """Even if its user trusts remote code."""
-    if engine == "llama-cpp":
-        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
     model, out = stranger(base, tmp_path / "model", tmp_path / "ran"), tmp_path / "out"
-    options = {"model": str(model), "to": engine, "source": str(task)}
-    tasc.export(tasc.ExportOptions(**options)).save(out)
+    exported(model, engine, out, source=str(task))
     assert not [name for name in files(out) if name.endswith(".py")]
     texts = [path.read_text() for path in out.rglob("*.json")]
     assert not [text for text in texts if "evil" in text or "custom_pipelines" in text]
@@ -282,7 +249,7 @@ def test_an_export_neither_contains_nor_names_code(tmp_path, base, task, engine)
 def test_a_model_that_names_a_kernel_repository_is_not_exported(tmp_path, base, key, value):
     model = copied(base, tmp_path / "model", **{key: value})
     with pytest.raises(InputError, match="somebody/kernel"):
-        tasc.export(tasc.ExportOptions(model=str(model), to="vllm"))
+        exported(model, "vllm")
 
 
 def broken(base, folder, how):
@@ -303,13 +270,11 @@ def broken(base, folder, how):
 
 
 @pytest.mark.parametrize("how", ["vocabulary", "layers", "heads", "junk", "pickle", "adapter"])
-@pytest.mark.parametrize("engine", ["vllm", "llama-cpp"])
+@pytest.mark.parametrize("engine", ["vllm", "llama-cpp"], indirect=True)
 def test_export_refuses_what_other_commands_refuse(tmp_path, base, engine, how):
-    if engine == "llama-cpp":
-        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
     model = broken(base, tmp_path / "model", how)
     with pytest.raises(TascError) as refused:
-        tasc.export(tasc.ExportOptions(model=str(model), to=engine))
+        exported(model, engine)
     with pytest.raises(TascError) as loading:
         load_model(str(model))
     assert str(refused.value) == str(loading.value)

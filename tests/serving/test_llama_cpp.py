@@ -3,8 +3,8 @@
 import json
 import os
 import re
-import struct
 import subprocess
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, 
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
 from tasc.vocab.exports.export import save
+from tests.models.strangers import copied
 from tests.pico import TEXTS, continued, make_base, make_model, make_tokenizer
+from tests.serving.conftest import ROWS
+from tests.serving.test_export import exported
 from tests.vocab.marked import KINDS, marked
 
 pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
@@ -30,22 +33,15 @@ gguf = pytest.importorskip("gguf")
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("TASC_LLAMA_PYTHON", ROOT / "build/llama-venv/bin/python"))
 ENGINE = Path(__file__).with_name("llama_engine.py")
-needs_engine = [
-    pytest.mark.serving,
-    pytest.mark.skipif(not PYTHON.exists(), reason="no xllamacpp: make test-llama installs it"),
-]
-PROMPTS = [text.split("\n")[0] for text in TEXTS]
-OUTPUTS = [text.split("\n")[1] for text in TEXTS]
+PROMPTS, OUTPUTS = ([row[key] for row in ROWS[: len(TEXTS)]] for key in ("input", "output"))
 VOCABULARY = 344
+DIGITS = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
 
 
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("task")
-    pairs = [*zip(PROMPTS, OUTPUTS, strict=True)] * 20
-    rows = [json.dumps({"input": prompt, "output": output}) for prompt, output in pairs]
-    (folder / "train.jsonl").write_text("\n".join(rows))
-    return folder
+def needs_engine(test: Any) -> Any:
+    """Mark a test that runs llama.cpp itself."""
+    missing = pytest.mark.skipif(not PYTHON.exists(), reason="no xllamacpp: see make test-llama")
+    return pytest.mark.serving(missing(test))
 
 
 def augmented(
@@ -57,10 +53,12 @@ def augmented(
         size, spaced = 600, marked(tokens)
         base.mkdir()
         save(spaced.tokenizer, spaced.files, base)
-    elif tokens == "digits":
-        with_digits(base)
     else:
-        make_tokenizer(base, size=300)
+        file = make_tokenizer(base, size=300) / "tokenizer.json"
+        plain = Tokenizer.from_file(str(file))
+        if tokens == "digits":  # as SmolLM2's, which splits them first
+            plain.pre_tokenizer = pre_tokenizers.Sequence(DIGITS)
+        plain.save(str(file))
     options = {"source": str(task), "tokenizer": str(base), "budget": 24, "export": kind}
     made = tasc.augment(tasc.AugmentOptions(**options))
     make_model(folder / "model", architecture, vocabulary=size)
@@ -68,26 +66,21 @@ def augmented(
     return folder / "model"
 
 
-def exported(model: Path, task: Path | str, out: Path, **options) -> tuple[Path, Any]:
-    made = tasc.export(
-        tasc.ExportOptions(model=str(model), to="llama-cpp", source=str(task), **options)
-    )
-    out.mkdir()
-    made.save(out)
-    return out, made.to_dict()
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, task) -> Path:
+    """A Qwen2 with new tokens of the export ``pretoken``."""
+    return augmented(tmp_path_factory.mktemp("augmented"), task, "pretoken")
 
 
 def records(path: Path) -> Any:
     """Read a cache as llama.cpp does."""
-    raw, at, found = path.read_bytes(), 0, {}
-    while at < len(raw):
-        *ngram, m = struct.unpack_from("=5i", raw, at)
-        pairs = struct.unpack_from(f"={2 * m}i", raw, at + 20)
-        assert m > 0
+    numbers, found = iter(np.fromfile(path, np.int32).tolist()), {}
+    for first in numbers:
+        ngram = (first, *islice(numbers, 3))
+        pairs = [*islice(numbers, 2 * next(numbers))]
         assert min(pairs[1::2]) > 0
-        assert tuple(ngram) not in found
-        found[tuple(ngram)] = dict(zip(pairs[::2], pairs[1::2], strict=True))
-        at += 20 + 8 * m
+        assert ngram not in found
+        found[ngram] = dict(zip(pairs[::2], pairs[1::2], strict=True))
     return found
 
 
@@ -102,9 +95,9 @@ def test_caches_hold_what_follows_each_ngram_of_an_output(tmp_path):
     assert {sum(token >= 0 for token in ngram) for ngram in found} == {1, 2, 3, 4}
 
 
-def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(tmp_path, task):
-    tokenizer = load_tokenizer(str(augmented(tmp_path, task, "pretoken")))
-    base = load_tokenizer(str(tmp_path / "base")).vocabulary()
+def test_new_tokens_are_text_that_is_looked_for_or_plain_entries(model):
+    tokenizer = load_tokenizer(str(model))
+    base = load_tokenizer(str(model.parent / "base")).vocabulary()
     defined, plain = (vocabulary(tokenizer, VOCABULARY, user_defined=one) for one in (True, False))
     assert defined.pre == plain.pre == "qwen2"
     strings = tokenizer.vocabulary()
@@ -128,35 +121,18 @@ def test_published_sentencepieces_are_encoded_alike(real_tokenizer, name):
 
 
 def test_text_is_cut_at_the_longest_tokens_first(tmp_path):
-    folder = make_tokenizer(tmp_path)
-    tokenizer = load_tokenizer(str(folder))
-    tokenizer.tokenizer.add_tokens([" in the", "the mor", "the"])
+    tokenizer, added = load_tokenizer(str(make_tokenizer(tmp_path))), [" in the", "the mor", "the"]
+    tokenizer.tokenizer.add_tokens(added)
     known = vocabulary(tokenizer, 330, user_defined=True)
-    first, longest, short = (
-        tokenizer.tokenizer.token_to_id(t) for t in (" in the", "the mor", "the")
-    )
+    first, longest, short = map(tokenizer.tokenizer.token_to_id, added)
     # Hugging Face takes the leftmost, llama.cpp the longest: of equal length the first in order.
     assert known.encode("x in the mor") == [*known.encode("x"), first, *known.encode(" mor")]
     assert known.encode("the mor the") == [longest, *known.encode(" "), short]
 
 
-DIGITS = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
-
-
-def with_digits(folder: Path) -> Path:
-    """The tokenizer of ``tests.pico`` with SmolLM2's pre-tokenizer, which splits digits first."""
-    made = Tokenizer.from_file(str(make_tokenizer(folder, size=300) / "tokenizer.json"))
-    made.pre_tokenizer = pre_tokenizers.Sequence(DIGITS)
-    made.save(str(folder / "tokenizer.json"))
-    return folder
-
-
 @pytest.mark.parametrize("kind", ["pretoken", "added"])
 def test_the_pre_tokenizer_is_found_under_new_tokens(tmp_path, task, kind):
-    base = with_digits(tmp_path / "base")
-    options = {"source": str(task), "tokenizer": str(base), "new_tokens": 24, "export": kind}
-    tasc.augment(tasc.AugmentOptions(**options)).save(tmp_path / "made")
-    tokenizer = load_tokenizer(str(tmp_path / "made"))
+    tokenizer = load_tokenizer(str(augmented(tmp_path, task, kind, tokens="digits")))
     known = vocabulary(tokenizer, 400, user_defined=False)
     assert known.pre == "smollm"
     for text in ("1234 5.6 ²Ⅷ", "  two\n\n\ttab", "don't é日本🙂"):
@@ -168,10 +144,7 @@ def test_the_pre_tokenizer_is_found_under_new_tokens(tmp_path, task, kind):
     [
         (pre_tokenizers.ByteLevel(add_prefix_space=False), False, "gpt-2"),
         (pre_tokenizers.Sequence(DIGITS), False, "smollm"),
-        *(
-            (byte_level(*PRE_TOKENIZERS[name]), False, name)
-            for name in ("qwen2", "smollm", "gpt-4o")
-        ),
+        *((byte_level(*PRE_TOKENIZERS[n]), False, n) for n in ("qwen2", "smollm", "gpt-4o")),
         (byte_level(*PRE_TOKENIZERS["llama-bpe"]), True, "llama-bpe"),
         (byte_level(*PRE_TOKENIZERS["llama-bpe"]), False, "smaug-bpe"),
         (byte_level(*PRE_TOKENIZERS["default"]), False, None),
@@ -197,32 +170,24 @@ def test_other_tokenizers_and_models_are_refused_in_one_line(tmp_path, task):
         vocabulary(marked("bpe-always"), 600, user_defined=False)
     with pytest.raises(InputError, match="lacks this tokenizer's pre-tokenizer"):
         vocabulary(LoadedTokenizer(made, "x", {}), 10, user_defined=True)
-    for kind, reason in {
-        "opt": "'OPTForCausalLM' not supported",
-        "starcoder2": "it would ignore the sliding window",
-    }.items():
-        model = make_base(tmp_path / kind, kind)
+    for kind, changes, reason in (
+        ("opt", {}, "'OPTForCausalLM' not supported"),
+        ("starcoder2", {}, "it would ignore the sliding window"),
+        ("qwen2", {"max_position_embeddings": 2**40}, "a number that a GGUF file cannot store"),
+    ):
+        strange = copied(make_base(tmp_path / kind, kind), tmp_path / f"{kind}-copy", **changes)
         with pytest.raises(InputError, match=reason) as caught:
-            exported(model, task, tmp_path / f"{kind}-out")
+            exported(strange, "llama-cpp", tmp_path / "out", source=str(task))
         assert "\n" not in str(caught.value)
-    config = json.loads((make_base(tmp_path / "long") / "config.json").read_text())
-    (tmp_path / "long" / "config.json").write_text(
-        json.dumps(config | {"max_position_embeddings": 2**40})
-    )
-    with pytest.raises(InputError, match="a number that a GGUF file cannot store"):
-        exported(tmp_path / "long", task, tmp_path / "out")
 
 
-def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path, task):
-    model = make_base(tmp_path / "model")
-    config = json.loads((model / "config.json").read_text())
-    config["auto_map"] = {"AutoConfig": "code.Config"}
-    (model / "config.json").write_text(json.dumps(config))
+def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path, base, task):
+    model = copied(base, tmp_path / "model", auto_map={"AutoConfig": "code.Config"})
     (model / "code.py").write_text("raise SystemExit('this code must not run')")
     (model / "pytorch_model.bin").write_bytes(b"a pickle")
     (model / "README.md").write_text("---\nlicense: of the base model\n---\n")
-    out, _ = exported(model, task, tmp_path / "out")
-    fields = gguf.GGUFReader(out / "model.gguf").fields
+    exported(model, "llama-cpp", tmp_path / "out", source=str(task))
+    fields = gguf.GGUFReader(tmp_path / "out" / "model.gguf").fields
     assert fields["general.name"].contents() == "model"
     assert "general.license" not in fields
     assert not any(str(tmp_path) in str(field.contents()) for field in fields.values())
@@ -231,17 +196,18 @@ def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path
 def test_gpt2_as_transformers_5_saves_it_is_converted(tmp_path, task):
     model = augmented(tmp_path, task, "pretoken", "gpt2")
     assert "n_ctx" not in json.loads((model / "config.json").read_text())
-    out, _ = exported(model, task, tmp_path / "out")
-    assert gguf.GGUFReader(out / "model.gguf").get_field("gpt2.context_length").contents() == 512
+    exported(model, "llama-cpp", tmp_path / "out", source=str(task))
+    read = gguf.GGUFReader(tmp_path / "out" / "model.gguf")
+    assert read.get_field("gpt2.context_length").contents() == 512
 
 
 @pytest.mark.parametrize("weights", ["f32", "f16", "bf16", "q8_0"])
-def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, task, weights):
-    model = augmented(tmp_path, task, "pretoken")
-    out, result = exported(model, task, tmp_path / "out", weights=weights)
-    assert result["findings"]["weights"] == weights
-    assert result["findings"]["encoding"]["prompts"]["texts"] == 100
-    read = {t.name: t for t in gguf.GGUFReader(out / "model.gguf").tensors}
+def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, model, task, weights):
+    made = exported(model, "llama-cpp", tmp_path, source=str(task), weights=weights)
+    findings = made.to_dict()["findings"]
+    assert findings["weights"] == weights
+    assert findings["encoding"]["prompts"]["texts"] == 100
+    read = {t.name: t for t in gguf.GGUFReader(tmp_path / "model.gguf").tensors}
     state = AutoModelForCausalLM.from_pretrained(model).state_dict()
     for theirs, ours in {
         "token_embd.weight": "model.embed_tokens.weight",
@@ -256,18 +222,23 @@ def test_a_gguf_holds_the_weights_in_the_numbers_asked_for(tmp_path, task, weigh
         assert np.abs(found - expected).max() <= worst * np.abs(expected).max()
 
 
+def run_in_llama(*arguments: str, **options: Any) -> str:
+    """Run Python where llama.cpp is installed, and return what it prints."""
+    command: list[Any] = [PYTHON, *arguments]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, **options
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout
+
+
 def answers(
     folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True, grammar=""
 ) -> Any:
     asked = {"model": str(folder / "model.gguf"), "prompts": prompts, "texts": list(texts)}
-    asked["grammar"] = grammar
     asked |= {"drafts": str(folder) if drafts else None, "tokens": tokens, "exact": exact}
-    command = [str(PYTHON), str(ENGINE)]
-    ran = subprocess.run(
-        command, input=json.dumps(asked), capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    return json.loads(ran.stdout.splitlines()[-1])
+    written = run_in_llama(str(ENGINE), input=json.dumps(asked | {"grammar": grammar}))
+    return json.loads(written.splitlines()[-1])
 
 
 def greedy(model: Path, prompts, tokens=16) -> list[list[int]]:
@@ -281,8 +252,7 @@ def prompts() -> list[list[int]]:
     return [drawn.integers(1, 320, drawn.integers(4, 40)).tolist() for _ in range(100)]
 
 
-@needs_engine[0]
-@needs_engine[1]
+@needs_engine
 @pytest.mark.parametrize(
     ("architecture", "kind", "tokens"),
     [
@@ -300,20 +270,18 @@ def test_llama_cpp_generates_what_transformers_does(
     tmp_path, task, prompts, architecture, kind, tokens
 ):
     model = augmented(tmp_path, task, kind, architecture, tokens=tokens)
-    out, _ = exported(model, task, tmp_path / "out")
+    exported(model, "llama-cpp", tmp_path / "out", source=str(task))
     texts = [*PROMPTS, *OUTPUTS, *TEXTS, "say  it\n\nin the 2024 <|endoftext|>", "é 日本 's"]
-    found = answers(out, prompts, texts=texts)
+    found = answers(tmp_path / "out", prompts, texts=texts)
     assert found["ids"] == greedy(model, prompts)
     size = json.loads((model / "config.json").read_text())["vocab_size"]
     tokenizer = load_tokenizer(str(model))
     candidates = [vocabulary(tokenizer, size, user_defined=one) for one in (True, False)]
     assert found["encoded"] in [[way.encode(t) for t in texts] for way in candidates]
-    drafted = answers(out, prompts, drafts=True)
-    assert drafted["ids"] == found["ids"]
+    assert answers(tmp_path / "out", prompts, drafts=True)["ids"] == found["ids"]
 
 
-@needs_engine[0]
-@needs_engine[1]
+@needs_engine
 @pytest.mark.parametrize("name", ["baseline", "tasc-ft"])
 def test_trained_models_generate_what_transformers_does(tmp_path, name):
     """The models that ``make test-serving`` trains, on what they were trained for."""
@@ -321,43 +289,37 @@ def test_trained_models_generate_what_transformers_does(tmp_path, name):
     if not trained or not task:
         pytest.skip("no trained models: make test-serving trains them")
     model = Path(trained) / name / "model"
-    out, _ = exported(model, task, tmp_path / "out")
+    exported(model, "llama-cpp", tmp_path, source=task)
     rows = load(Source(task), "test", limit=100)
     tokens = [ids.tolist() for ids in load_tokenizer(str(model)).encode(rows.prompts).split()]
     expected = greedy(model, tokens, 128)
     for drafts in (False, True):
-        assert answers(out, tokens, drafts=drafts, tokens=128)["ids"] == expected
+        assert answers(tmp_path, tokens, drafts=drafts, tokens=128)["ids"] == expected
 
 
-@needs_engine[0]
-@needs_engine[1]
-def test_caches_are_read_and_accepted(tmp_path, task, prompts):
+@needs_engine
+def test_caches_are_read_and_accepted(tmp_path, model, task, prompts):
     """What the model writes is in the caches, so it is drafted and accepted."""
-    model = augmented(tmp_path, task, "pretoken")
-    out, _ = exported(model, task, tmp_path / "out")
-    some = prompts[:10]
-    expected = greedy(model, some, 48)
+    exported(model, "llama-cpp", tmp_path, source=str(task))
+    expected = greedy(model, prompts[:10], 48)
     for name, lengths in CACHES.values():
         rows = [np.array(ids, np.int32) for ids in expected]
-        write_cache(count_ngrams(rows, 0, lengths), out / name)
-    found = answers(out, some, drafts=True, tokens=48)
+        write_cache(count_ngrams(rows, 0, lengths), tmp_path / name)
+    found = answers(tmp_path, prompts[:10], drafts=True, tokens=48)
     assert found["ids"] == expected
     assert found["drafted"] > 0
     assert found["accepted"] > 0
 
 
-@needs_engine[0]
-@needs_engine[1]
+@needs_engine
 @pytest.mark.parametrize("weights", ["f16", "bf16", "q8_0"])
-def test_smaller_numbers_load_and_answer(tmp_path, task, prompts, weights):
-    model = augmented(tmp_path, task, "pretoken")
-    out, _ = exported(model, task, tmp_path / "out", weights=weights)
-    found = answers(out, prompts[:5], exact=False)["ids"]
+def test_smaller_numbers_load_and_answer(tmp_path, model, task, prompts, weights):
+    exported(model, "llama-cpp", tmp_path, source=str(task), weights=weights)
+    found = answers(tmp_path, prompts[:5], exact=False)["ids"]
     assert [len(ids) for ids in found] == [len(ids) for ids in greedy(model, prompts[:5])]
 
 
-@needs_engine[0]
-@needs_engine[1]
+@needs_engine
 @pytest.mark.parametrize(
     ("option", "text"),
     [
@@ -368,28 +330,22 @@ def test_smaller_numbers_load_and_answer(tmp_path, task, prompts, weights):
     ],
 )
 def test_llama_cpp_writes_outputs_of_the_grammar_beside_the_model(
-    tmp_path, task, prompts, option, text
+    tmp_path, model, task, prompts, option, text
 ):
     given = text
     if option != "regex":
         given = str(tmp_path / "given")
         Path(given).write_text(text, encoding="utf-8")
-    model = augmented(tmp_path, task, "pretoken")
-    out, _ = exported(model, task, tmp_path / "out", **{option: given})
-    written = (out / "outputs.gbnf").read_text(encoding="utf-8")
+    exported(model, "llama-cpp", tmp_path, source=str(task), **{option: given})
+    written = (tmp_path / "outputs.gbnf").read_text(encoding="utf-8")
     fits = {"schema": r'\{"a": "x/y"\}', "grammar": "SELECT [ab]", "regex": text}
     expected = fits.get(option, 'one "label"|naïve')
-    for content in answers(out, prompts[:8], tokens=40, grammar=written)["content"]:
+    for content in answers(tmp_path, prompts[:8], tokens=40, grammar=written)["content"]:
         assert re.fullmatch(expected, content), content
 
 
-@needs_engine[0]
-@needs_engine[1]
-def test_the_readme_of_llama_cpp_runs_as_it_stands(tmp_path, task):
-    out, _ = exported(augmented(tmp_path, task, "pretoken"), task, tmp_path / "out")
-    (code,) = re.findall(r"```python\n(.*?)\n```", (out / "README.md").read_text(), re.DOTALL)
-    ran = subprocess.run(
-        [str(PYTHON), "-c", code], capture_output=True, text=True, timeout=300, cwd=out, check=False
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert ran.stdout.strip()
+@needs_engine
+def test_the_readme_of_llama_cpp_runs_as_it_stands(tmp_path, model, task):
+    exported(model, "llama-cpp", tmp_path, source=str(task))
+    (code,) = re.findall(r"```python\n(.*?)\n```", (tmp_path / "README.md").read_text(), re.DOTALL)
+    assert run_in_llama("-c", code, cwd=tmp_path).strip()

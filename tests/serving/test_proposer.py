@@ -1,16 +1,24 @@
 """Chains for an engine's rows: the counts of the simulator, whatever becomes of the requests."""
 
 import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tasc._native import sequence_tails
 from tasc.decoding.drafters import Factory, Resources, parse
+from tasc.decoding.drafters.ngram import tasc_spec
+from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost_model import CostModel
 from tasc.serving.drafts.batch import Step, one_by_one, step_for, together
 from tasc.serving.drafts.policy import ChainPolicy
-from tasc.serving.drafts.proposer import ChainProposer, Request, Requests, Sizes, keys
+from tasc.serving.drafts.proposer import TAIL, ChainProposer, Request, Requests, Sizes, keys
 from tests.serving.engine import Engine
 
 END, K = 0, 8
@@ -28,27 +36,23 @@ METHODS = (
 )
 
 
-def learns(text: str) -> bool:
-    """Whether drafts depend on what was decoded before."""
-    return getattr(parse(text).options, "adapt", False)
+rng = np.random.default_rng(0)
+WORDS = [rng.integers(5, 60, rng.integers(2, 7)) for _ in range(20)]
 
 
-@pytest.fixture(scope="module")
-def task():
-    """Prompts, outputs and known outputs, of the few words that a narrow task is made of."""
-    rng = np.random.default_rng(0)
-    words = [rng.integers(5, 60, rng.integers(2, 7)).tolist() for _ in range(20)]
-
-    def text(count: int) -> np.ndarray:
-        return np.concatenate([words[rng.integers(20)] for _ in range(count)]).astype(np.int32)
-
-    prompts = [text(int(rng.integers(3, 30))) for _ in range(60)]
-    outputs = [text(int(rng.integers(1, 9))) for _ in range(60)]
-    return prompts, outputs, [text(6) for _ in range(80)]
+def text(count: int) -> np.ndarray:
+    """A text of the few words that a narrow task is made of."""
+    return np.concatenate([WORDS[rng.integers(20)] for _ in range(count)]).astype(np.int32)
 
 
-def make(text: str, known: list[np.ndarray]) -> Factory:
-    return parse(text).prepare(Resources(known, END))
+PROMPTS = [text(int(rng.integers(3, 30))) for _ in range(60)]
+OUTPUTS = [text(int(rng.integers(1, 9))) for _ in range(60)]
+KNOWN = [text(6) for _ in range(80)]
+REQUESTS = [(prompt, [*output, END]) for prompt, output in zip(PROMPTS, OUTPUTS, strict=True)]
+
+
+def make(method: str, known: Sequence[np.ndarray] = KNOWN) -> Factory:
+    return parse(method).prepare(Resources([*known], END))
 
 
 def proposer(factory: Factory, step: Step | None = None, most: int = 64) -> ChainProposer:
@@ -57,43 +61,40 @@ def proposer(factory: Factory, step: Step | None = None, most: int = 64) -> Chai
     return made
 
 
-def served(task):
-    prompts, outputs, _ = task
-    return [(p, [*o, END]) for p, o in zip(prompts, outputs, strict=True)]
+def begun(factory: Factory, prompts: Sequence[np.ndarray] = PROMPTS) -> list[Any]:
+    """A drafter of each prompt."""
+    drafters = [factory() for _ in prompts]
+    for drafter, prompt in zip(drafters, prompts, strict=True):
+        drafter.start(prompt)
+    return drafters
 
 
-@pytest.mark.parametrize("text", METHODS)
-def test_one_request_at_a_time_counts_as_the_simulator_does(task, text):
-    prompts, outputs, known = task
-    engine = Engine(proposer(make(text, known)))
-    engine.run(served(task))
-    found = simulate(make(text, known), References(prompts, outputs, END), K)
+@pytest.mark.parametrize("method", METHODS)
+def test_one_request_at_a_time_counts_as_the_simulator_does(method):
+    engine = Engine(proposer(make(method)))
+    engine.run(REQUESTS)
+    found = simulate(make(method), References(PROMPTS, OUTPUTS, END), K)
     assert dataclasses.astuple(engine.counts) == found.engine_counts
-    assert found.engine_counts[2] - found.accepted.sum() == found.ended <= len(outputs)
+    assert found.engine_counts[2] - found.accepted.sum() == found.ended <= len(OUTPUTS)
     assert engine.counts.accepted > 20
-
-
-@pytest.mark.parametrize("text", [text for text in METHODS if not learns(text)])
-def test_moving_rows_change_nothing(task, text):
-    _, _, known = task
-    alone, many = Engine(proposer(make(text, known))), None
-    alone.run(served(task))
-    many = Engine(proposer(make(text, known)), 8, np.random.default_rng(1))
-    many.run(served(task))
-    assert dataclasses.astuple(many.counts) == dataclasses.astuple(alone.counts)
+    if not getattr(
+        parse(method).options, "adapt", False
+    ):  # drafts depend on nothing decoded before
+        moving = Engine(proposer(make(method)), 8, np.random.default_rng(1))
+        moving.run(REQUESTS)
+        assert moving.counts == engine.counts
 
 
 @pytest.mark.parametrize("trouble", [0.0, 0.1])
-@pytest.mark.parametrize("text", METHODS)
-def test_one_native_call_drafts_what_the_slow_twin_drafts(task, text, trouble):
-    _, _, known = task
-    factory = make(text, known)
-    slow = text.startswith("ngram-trie")
+@pytest.mark.parametrize("method", METHODS)
+def test_one_native_call_drafts_what_the_slow_twin_drafts(method, trouble):
+    factory = make(method)
+    slow = method.startswith("ngram-trie")
     assert step_for(factory()) is (one_by_one if slow else together)
     answers = []
     for step in (step_for(factory()), step_for(factory(), 3), one_by_one):
-        engine = Engine(proposer(make(text, known), step), 24, np.random.default_rng(2))
-        engine.run(served(task), trouble)
+        engine = Engine(proposer(make(method), step), 24, np.random.default_rng(2))
+        engine.run(REQUESTS, trouble)
         answers.append(engine.drafts)
     assert answers[0] == answers[1] == answers[2]
     lengths = [len(chain) for step in answers[0] for chain in step]
@@ -102,18 +103,14 @@ def test_one_native_call_drafts_what_the_slow_twin_drafts(task, text, trouble):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_order_of_sequences_changes_no_draft(task, threads):
+def test_the_order_of_sequences_changes_no_draft(threads):
     """Of those that learn together, too: what a step learns counts behind it."""
-    prompts, outputs, known = task
     rng, found = np.random.default_rng(6), []
-    for order in (np.arange(len(prompts)), rng.permutation(len(prompts))):
-        factory = make("tasc-spec:width=1", known)
-        drafters = [factory() for _ in prompts]
-        for drafter, prompt in zip(drafters, prompts, strict=True):
-            drafter.start(prompt)
+    for order in (np.arange(len(PROMPTS)), rng.permutation(len(PROMPTS))):
+        drafters = begun(make("tasc-spec:width=1"))
         step, drafts = step_for(drafters[0], threads), []
         for begin in (0, 3):
-            mine = [outputs[i][begin : begin + 3].tolist() for i in order]
+            mine = [OUTPUTS[i][begin : begin + 3].tolist() for i in order]
             chains = step([drafters[i] for i in order], mine, [K] * len(order), 0.0)
             drafts.append(dict(zip(order.tolist(), chains, strict=True)))
         found.append(drafts)
@@ -121,69 +118,47 @@ def test_the_order_of_sequences_changes_no_draft(task, threads):
 
 
 @pytest.mark.parametrize("least", [0.0, 0.3, 1.0])
-def test_unlikely_ends_of_chains_are_left_out_alike(task, least):
-    prompts, _, known = task
-    for text in METHODS:
-        drafters = [make(text, known)() for _ in prompts]
-        for drafter, prompt in zip(drafters, prompts, strict=True):
-            drafter.start(prompt)
-        budgets, nothing = [i % 9 for i in range(len(drafters))], [[]] * len(drafters)
-        slow = one_by_one(drafters, nothing, budgets, least)
-        if not text.startswith("ngram-trie"):
-            assert together(drafters, nothing, budgets, least) == slow
-        assert all(len(c) <= budget for c, budget in zip(slow, budgets, strict=True))
+@pytest.mark.parametrize("method", METHODS)
+def test_unlikely_ends_of_chains_are_left_out_alike(method, least):
+    drafters = begun(make(method))
+    budgets, nothing = [i % 9 for i in range(len(drafters))], [[]] * len(drafters)
+    slow = one_by_one(drafters, nothing, budgets, least)
+    if not method.startswith("ngram-trie"):
+        assert together(drafters, nothing, budgets, least) == slow
+    assert all(len(c) <= budget for c, budget in zip(slow, budgets, strict=True))
 
 
-def test_preempted_requests_go_on_where_they_were(task):
-    _, _, known = task
-    begun = []
+def test_preempted_requests_go_on_where_they_were():
+    prompts = []
 
     def counted():
-        drafter = make("tasc-spec:width=1", known)()
+        drafter = make("tasc-spec:width=1")()
         start = drafter.start
 
         def starting(prompt: np.ndarray) -> None:
-            begun.append(tuple(prompt.tolist()))
+            prompts.append(tuple(prompt.tolist()))
             start(prompt)
 
         drafter.start = starting
         return drafter
 
     engine = Engine(proposer(counted), 6, np.random.default_rng(3))
-    engine.run(served(task), 0.05)
-    whole = {tuple(prompt.tolist()) for prompt in task[0]}
-    assert set(begun) <= whole
-    assert 50 < len(begun) <= len(whole)  # some are gone before they were read
+    engine.run(REQUESTS, 0.05)
+    whole = {tuple(prompt.tolist()) for prompt in PROMPTS}
+    assert set(prompts) <= whole
+    assert 50 < len(prompts) <= len(whole)  # some are gone before they were read
 
 
-def test_what_was_forgotten_begins_again_with_its_output_as_prompt(task):
-    _, _, known = task
-    made = proposer(make("tasc-spec:width=1", known), most=3)
-    engine = Engine(made, 6)
-    engine.run(served(task))
-    assert engine.counts.accepted > 20
-    assert len(made.requests) <= 3
-
-
-def test_two_thousand_requests_leave_no_more_than_was_allowed(task):
-    _, _, known = task
-    made = proposer(make("prompt-lookup", known), most=16)
+@pytest.mark.parametrize(("method", "most"), [("tasc-spec:width=1", 3), ("prompt-lookup", 16)])
+def test_what_was_forgotten_begins_again_with_its_output_as_prompt(method, most):
+    """Of two thousand requests, no more are remembered than is allowed."""
+    made = proposer(make(method), most=most)
     engine = Engine(made, 8, np.random.default_rng(4))
     for _ in range(34):
-        engine.run(served(task), 0.1)
-        assert len(made.requests) <= 16
-    kept = made.requests
-    assert sum(map(len, kept.by_key.values())) == len(kept)
-
-
-def test_the_same_requests_give_the_same_drafts(task):
-    _, _, known = task
-    runs = []
-    for _ in range(2):
-        engine = Engine(proposer(make("tasc-spec:width=1", known)), 8, np.random.default_rng(5))
-        engine.run(served(task), 0.05)
-        runs.append(engine.drafts)
-    assert runs[0] == runs[1]
+        engine.run(REQUESTS, 0.1)
+        assert len(made.requests) <= most
+    assert sum(map(len, made.requests.by_key.values())) == len(made.requests)
+    assert engine.counts.accepted > 20
 
 
 def test_equal_sequences_have_drafters_of_their_own():
@@ -234,8 +209,71 @@ def test_an_ended_output_is_learnt_before_the_others_draft():
     made = proposer(make("tasc-spec:width=1,corpus=false", []))
     tokens = np.zeros((2, 40), np.int32)
     tokens[0, :6], tokens[1, :4] = [5, 5, 30, 31, 32, END], [6, 7, 8, 30]
-    assert made.propose([[30], [30, 31, 32, END, 9]], [4, 7], tokens[::-1].copy())[0][:2] == [
-        31,
-        32,
-    ]
+    chains = made.propose([[30], [30, 31, 32, END, 9]], [4, 7], tokens[::-1].copy())
+    assert chains[0][:2] == [31, 32]
     assert len(made.requests) == 1
+
+
+token = st.integers(0, 4)
+to_array = partial(np.array, dtype=np.int32)
+starts = st.lists(st.lists(token, max_size=12).map(to_array), min_size=1, max_size=4)
+output = st.lists(token, min_size=1, max_size=12).map(to_array)
+corpus = st.lists(output, min_size=1, max_size=8)
+tasc_options = st.builds(
+    partial(tasc_spec.TascSpecOptions, width=1, adapt=True),
+    n_max=st.integers(1, 6),
+    min_probability=st.sampled_from([0.0, 0.05, 0.3]),
+    gain=st.sampled_from([0.0, 0.5]),
+    prompt_discount=st.sampled_from([0.0, 0.5, 0.7]),
+)
+
+
+@given(corpus, st.lists(corpus, max_size=2), starts, tasc_options, st.sampled_from([0.0, 0.2, 0.7]))
+@settings(max_examples=100, deadline=None)
+def test_a_chain_is_the_first_path_of_the_tree(ended, corpora, prompts, options, least):
+    """Ties included: texts of few words have many continuations of one probability."""
+    end, options = 5, dataclasses.replace(options, corpus=bool(corpora))
+    indexes = [build_index(outputs, end, options) for outputs in corpora]
+    factory = tasc_spec.prepare(Resources([], end, indexes=indexes), options)
+    learnt = factory()
+    for output in ended:
+        learnt.start(np.array([1], np.int32))
+        learnt.observe(np.append(output, np.int32(end)))
+    drafters = begun(factory, prompts)
+    for budget in (0, 1, 7):
+        budgets, nothing = [budget] * len(drafters), [[]] * len(drafters)
+        slow = one_by_one(drafters, nothing, budgets, least)
+        assert together(drafters, nothing, budgets, least) == slow
+
+
+def slow_keys(tokens, rows, lengths):
+    pairs = zip(rows, lengths, strict=True)
+    return [(n, tokens[row, max(n - TAIL, 0) : n].astype(np.int32).tobytes()) for row, n in pairs]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_sequences_are_told_apart_as_slowly(dtype):
+    tokens = np.random.default_rng(0).integers(0, 9, (5, 200)).astype(dtype)
+    rows, lengths = [4, 0, 0, 3, 1], [200, 64, 65, 0, 7]
+    assert keys(tokens, rows, lengths) == slow_keys(tokens, rows, lengths)
+    assert keys(tokens[:, ::2], [2], [90]) == slow_keys(tokens[:, ::2], [2], [90])
+    assert keys(tokens, [], []) == []
+
+
+@pytest.mark.parametrize(("rows", "lengths"), [([5], [1]), ([0], [201]), ([0, 1], [3])])
+def test_what_lies_outside_the_rows_is_refused(rows, lengths):
+    with pytest.raises(ValueError, match="row"):
+        sequence_tails(np.zeros((5, 200), np.int32), rows, lengths, 64)
+
+
+def test_drafters_of_ended_sequences_begin_others():
+    made = []
+
+    def factory():
+        made.append(make("tasc-spec:width=1,corpus=false", [])())
+        return made[-1]
+
+    rng = np.random.default_rng(1)
+    engine = Engine(proposer(factory, most=4), 2)
+    engine.run((rng.integers(4, 9, 9), [*rng.integers(4, 9, 12), END]) for _ in range(20))
+    assert len(made) <= 1 + 4  # one tells how drafters are asked

@@ -1,34 +1,60 @@
-"""Several tasks in one engine: routes, files that come and go, and what is learnt."""
+"""Indexes of one task or of several: files that come and go, routes, and what is learnt."""
 
 import logging
 import os
 import shutil
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasc.decoding.drafters.ngram.index import FILE, build_index, save_index
+from tasc.decoding.drafters.ngram.options import Counts
 from tasc.errors import InputError
 from tasc.serving.drafts.state import MOST_BYTES, memory_of, read_state, write_state
 from tasc.serving.drafts.tasks import EVERY, WINDOW
 from tasc.serving.vllm import TascProposer
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import make_tokenizer
-from tests.serving.engine import Engine
-from tests.serving.test_vllm import configured
-from tests.serving.test_watch import Clock, asked, write
+from tests.serving.engine import Engine, configured
 
 TASKS = ("jazz", "mail", "sql")
 PROMPT = [5, 6, 20]  # of every task: only the tag tells them apart
 
 
+@dataclass
+class Clock:
+    """Seconds that pass when told."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def write(folder, name, output):
+    tokenizer = load_tokenizer(str(folder / "model"))
+    index = build_index([np.array(output, np.int32)] * 9, tokenizer.eos_id, Counts())
+    (folder / name).mkdir(parents=True)
+    save_index(index, tokenizer, folder / name)
+
+
+def replace(folder, output):
+    """Replace the first index by another, in one move."""
+    write(folder, "other", output)
+    (folder / "other" / FILE).replace(folder / "index" / FILE)
+    (folder / "other").rmdir()
+
+
 @pytest.fixture
 def folder(tmp_path):
-    """Three tasks, whose outputs all begin with token 20 and go on in tokens of their own."""
+    """An index, and three tasks whose outputs begin with token 20, too, and go on differently."""
     make_tokenizer(tmp_path / "model")
+    write(tmp_path, "index", [20, 21, 22])
     for i, name in enumerate(TASKS):
         write(tmp_path, f"tasks/{name}", own(i))
     (tmp_path / "tasks" / "sql.txt").write_text("say it again\n")
@@ -46,33 +72,38 @@ def proposer(folder, **more):
     return made
 
 
-def prompt_of(folder, tag):
-    tokenizer = load_tokenizer(str(folder / "model"))
-    return [*tokenizer.encode([tag]).tokens.tolist(), *PROMPT]
+def watching(folder):
+    """A proposer with an index and without tasks."""
+    return proposer(folder, index=str(folder / "index"), tasks=None)
+
+
+def asked(made, row, new=1):
+    tokens = np.zeros((1, 400), np.int32)
+    tokens[0, : len(row)] = row
+    return made.propose([row[-new:]], np.array([len(row)]), tokens)[0]
+
+
+def prompt_of(made, tag):
+    return [*made.tokenizer.encode([tag]).tokens.tolist(), *PROMPT]
 
 
 def test_drafts_of_three_tasks_never_mix(folder):
     """Requests of all tasks side by side, in moving rows; each drafts its own tokens only."""
     made = proposer(folder)
-    tags = ("[jazz]", "[mail]", "say it again")
     engine = Engine(made.proposer, 6, np.random.default_rng(0))
-    drafted: list[tuple[int, list[int]]] = []
+    prompts = [prompt_of(made, tag)[:-1] for tag in ("[jazz]", "[mail]", "say it again")]
     inner = made.proposer.propose
 
     def propose(new, lengths, tokens):
         chains = inner(new, lengths, tokens)
         for row, chain in enumerate(chains):
             task = next(i for i, p in enumerate(prompts) if tokens[row, : len(p)].tolist() == p)
-            drafted.append((task, chain))
+            others = {token for i in range(3) if i != task for token in own(i)[1:]}
+            assert not others & set(chain)
         return chains
 
     made.proposer.propose = propose
-    prompts = [prompt_of(folder, tag)[:-1] for tag in tags]
-    requests = [(prompts[i % 3], [*own(i % 3), made.proposer.end]) for i in range(60)]
-    engine.run(requests)
-    for task, chain in drafted:
-        others = {token for i in range(3) if i != task for token in own(i)[1:]}
-        assert not others & set(chain)
+    engine.run((prompts[i % 3], [*own(i % 3), made.proposer.end]) for i in range(60))
     assert engine.counts.accepted > 200
     learnt = [memory_of(made.tasks.factories[name]).outputs for name in TASKS]
     assert [{tuple(o.tolist()) for o in outputs} for outputs in learnt] == [
@@ -92,7 +123,7 @@ def test_a_prompt_belongs_to_its_first_tag_near_the_beginning(folder, tokenizer)
     assert route("say it again") == "sql"
     assert route("[sql]") == route("") == route("mail") == ""  # sql.txt replaces the name
     assert route("play " * (2 * WINDOW) + "[mail]") == ""
-    strange = np.array([-1, 2**31 - 1, *prompt_of(folder, "[mail]")], np.int32)
+    strange = np.array([-1, 2**31 - 1, *prompt_of(made, "[mail]")], np.int32)
     assert made.tasks.route(strange) == "mail"
 
 
@@ -100,23 +131,21 @@ def test_tasks_come_and_go_while_the_engine_runs(folder, caplog):
     caplog.set_level(logging.INFO, "vllm.tasc")
     made = proposer(folder)
     assert "MB of private memory" in caplog.text
-    news = prompt_of(folder, "[news]")
+    news = prompt_of(made, "[news]")
     assert asked(made, news)[:2] != [71, 72]
     write(folder, "tasks/news", [20, 71, 72, 73])
     (folder / "tasks" / "half").mkdir()
     (folder / "tasks" / "half" / "index.tasc").write_bytes(b"TASCNGRM")
     made.tasks.clock.seconds = EVERY
     assert asked(made, [7, *news])[:2] == [71, 72]
-    assert [r.message.count("half: the new index is not used") for r in caplog.records].count(
-        1
-    ) == 1
+    assert sum("half: the new index is not used" in r.message for r in caplog.records) == 1
     running = [8, *news]
     assert asked(made, running)[:2] == [71, 72]
     shutil.rmtree(folder / "tasks" / "news")
     made.tasks.clock.seconds = 2 * EVERY
     assert asked(made, [9, *news])[:2] != [71, 72]
     assert asked(made, [*running, 71])[:2] == [72, 73]  # under way: as it began
-    assert asked(made, prompt_of(folder, "[mail]"))[:2] == own(1)[1:3]
+    assert asked(made, prompt_of(made, "[mail]"))[:2] == own(1)[1:3]
     assert "task news was removed" in caplog.text
 
 
@@ -129,13 +158,14 @@ def test_two_tasks_cannot_have_one_tag(folder):
 
 
 def test_shared_indexes_draft_the_same(folder):
+    made, shared = proposer(folder), proposer(folder, share=True)
     for tag in ("[jazz]", "[mail]"):
-        row = prompt_of(folder, tag)
-        assert asked(proposer(folder, share=True), row) == asked(proposer(folder), row) != []
+        row = prompt_of(made, tag)
+        assert asked(shared, row) == asked(made, row) != []
 
 
 def finish(made, tag, output):
-    row = [*prompt_of(made.tasks.folder.parent, tag), *output, made.proposer.end]
+    row = [*prompt_of(made, tag), *output, made.proposer.end]
     asked(made, row[: len(row) - len(output)])
     asked(made, row, len(output))
 
@@ -152,10 +182,10 @@ def test_what_was_learnt_survives_a_restart(folder):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
     again = proposer(folder, state=str(file))
-    row = [*prompt_of(folder, "[mail]"), 80]
+    row = [*prompt_of(made, "[mail]"), 80]
     assert asked(again, row)[:2] == [81, 82]
     assert asked(proposer(folder), row)[:2] != [81, 82]
-    assert asked(again, [*prompt_of(folder, "[jazz]"), 80])[:2] != [81, 82]
+    assert asked(again, [*prompt_of(made, "[jazz]"), 80])[:2] != [81, 82]
     written = file.read_bytes()
     again.state.finish()
     assert file.read_bytes() == written  # nothing new
@@ -218,3 +248,52 @@ def test_a_damaged_state_is_refused_or_has_tokens_of_the_vocabulary(
     with suppress(InputError):
         found = read_state(file, tokenizer)
         assert all(0 <= token < 320 for some in found.values() for o in some for token in o)
+
+
+def test_requests_draft_from_the_index_that_stands_there_when_they_begin(folder):
+    made = watching(folder)
+    assert asked(made, [5, 6, 20])[:2] == [21, 22]
+    replace(folder, [20, 31, 32])
+    assert asked(made, [7, 6, 20])[:2] == [21, 22]  # within a second, files are not checked
+    made.tasks.clock.seconds = EVERY
+    assert asked(made, [5, 6, 20, 21])[:2] == [22, made.proposer.end]  # under way: as it began
+    assert asked(made, [8, 6, 20])[:2] == [31, 32]
+    end = made.proposer.end
+    assert asked(made, [5, 6, 20, 21, 22, end], 2) == []
+    assert asked(made, [9, 6, 20])[:2] == [31, 32]  # and not with what the old index left behind
+
+
+def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
+    made = watching(folder)
+    (folder / "half").write_bytes(b"half")
+    (folder / "half").replace(folder / "index" / FILE)
+    for second in (1, 2, 3):
+        made.tasks.clock.seconds = second * EVERY
+        assert asked(made, [second, 6, 20])[:2] == [21, 22]
+    assert [record.message.count("is not used") for record in caplog.records] == [1]
+    shutil.rmtree(folder / "index")  # gone: what was read is still held
+    made.tasks.clock.seconds = 4 * EVERY
+    assert asked(made, [4, 6, 20])[:2] == [21, 22]
+    write(folder, "index", [20, 31, 32])
+    made.tasks.clock.seconds = 5 * EVERY
+    assert asked(made, [5, 6, 20])[:2] == [31, 32]
+
+
+def test_files_are_looked_at_once_a_second(folder):
+    made, found = watching(folder).tasks, []
+    for k, seconds in enumerate((0.5, 0.9, 1.0, 1.5, 2.0, 9.0)):
+        replace(folder, [20, 31, 32 + k])
+        made.clock.seconds = seconds
+        found.append(made.poll())
+    assert found == [False, False, True, False, True, True]
+
+
+def test_a_new_index_keeps_what_was_learnt(folder):
+    made = watching(folder)
+    end = made.proposer.end
+    assert asked(made, [5, 6, 40])[:2] != [41, 42]
+    asked(made, [5, 6, 40, 41, 42, end], 3)
+    replace(folder, [20, 31, 32])
+    made.tasks.clock.seconds = EVERY
+    assert asked(made, [9, 6, 40])[:2] == [41, 42]
+    assert asked(made, [9, 6, 20])[:2] == [31, 32]

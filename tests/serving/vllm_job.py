@@ -148,16 +148,9 @@ def held(llm: LLM) -> int:
     return len(runner.drafter.proposer.requests)
 
 
-PHASES: tuple[Callable[[LLM, dict[str, Any]], Any], ...] = (
-    alone,
-    together,
-    long_prompts,
-    cached,
-    preempted,
-    sampled,
-    aborted,
-    endurance,
-)
+Phase = Callable[[LLM, dict[str, Any]], Any]
+PHASES: tuple[Phase, ...] = (alone, together, long_prompts, cached, preempted, sampled)
+PHASES += (aborted, endurance)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ def augmented(base, tmp_path_factory):
     return phrases(base, tmp_path_factory.mktemp("augmented"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start(base, augmented):
     return Start(str(base), str(augmented), ROWS)
 

@@ -1,4 +1,7 @@
-"""Runs of the training loop on a tiny model."""
+"""Runs of the training loop on a tiny model, interrupted and resumed."""
+
+import pytest
+import torch
 
 from tasc.training.core.schedule import Schedule
 from tasc.training.loop import Run
@@ -23,6 +26,13 @@ def weights(run):
     return {name: p.detach().clone() for name, p in run.trainable.items()}
 
 
+def assert_same(found, expected):
+    """Two models, or the weights of two runs, have the very same bits."""
+    if isinstance(found, torch.nn.Module):
+        found, expected = dict(found.named_parameters()), dict(expected.named_parameters())
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
 def note_steps(seen):
     def progress(description, done, total):
         if description.startswith("training"):
@@ -37,3 +47,15 @@ def stop_after(step):
             raise KeyboardInterrupt
 
     return progress
+
+
+def interrupt(train, step, *arguments, **options):
+    """Train until a step is done, which an interrupt follows."""
+    with pytest.raises(KeyboardInterrupt):
+        train(*arguments, **options, progress=stop_after(step))
+
+
+def resumed(train, step, *arguments, **options):
+    """Interrupt a training after a step; return what it gives when it goes on."""
+    interrupt(train, step, *arguments, **options)
+    return train(*arguments, **options, resume=True)

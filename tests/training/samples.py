@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
+from tasc.training.core.batch import Examples
 from tests import pico
 from tests.options import FinetuneOptions
 
@@ -47,6 +50,12 @@ def corpus(copies: int = 1, first: int = 0) -> Corpus:
         for thing, position in pairs
     )
     return Corpus(Source("made up"), "train", examples, f"{copies} {first}")
+
+
+def rows(data: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The tokens of each example, and which of them are targets."""
+    cuts = data.offsets[1:-1]
+    return list(zip(np.split(data.tokens, cuts), np.split(data.targets, cuts), strict=True))
 
 
 def contrary() -> Corpus:

@@ -1,19 +1,23 @@
-"""What of a model trains: adapters on some layers or all, over quantised weights, or all of it."""
+"""What of a model trains, and for how long: adapters, rows of the embedding, or all of it."""
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tasc.errors import InputError, UnavailableError
+from tasc.models.embeddings import extend_embeddings
 from tasc.models.load import load_model
+from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.precision import tensor_float32
 from tasc.training.finetuned import Start
 from tasc.training.train import finetune
 from tests import pico
 from tests.options import FinetuneOptions, replace
-from tests.training.runs import stop_after
+from tests.training.runs import assert_same, resumed
 from tests.training.samples import OPTIONS, ROWS, corpus
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -24,23 +28,19 @@ WAYS: dict[str, dict[str, Any]] = {
     "some layers": {"target_modules": "q_proj,v_proj", "rank": 4, "alpha": 8, "dropout": 0.1},
     "bfloat16": {"bf16": True},
 }
+ONE_EPOCH = replace(OPTIONS, epochs=1.0, learning_rate=1e-2, rank=4, checkpoint_steps=0)
+NEW = {row.new_id for row in ROWS}
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_lowers_the_loss_and_resumes_to_the_same_weights(start, tmp_path, way):
-    options = replace(OPTIONS, **WAYS[way])
-    whole = finetune(start, corpus(), corpus(1, 12), options, work=tmp_path / "whole")
+    arguments = (start, corpus(), corpus(1, 12), replace(OPTIONS, **WAYS[way]))
+    whole = finetune(*arguments, work=tmp_path / "whole")
     assert whole.report.losses[-1] < whole.report.losses[0]
-    with pytest.raises(KeyboardInterrupt):
-        finetune(
-            start, corpus(), corpus(1, 12), options, work=tmp_path / "cut", progress=stop_after(3)
-        )
-    again = finetune(start, corpus(), corpus(1, 12), options, work=tmp_path / "cut", resume=True)
+    again = resumed(finetune, 3, *arguments, work=tmp_path / "cut")
     assert again.report.losses == whole.report.losses
-    expected = dict(whole.model.named_parameters())
-    for name, parameter in again.model.named_parameters():
-        assert torch.equal(parameter, expected[name]), name
+    assert_same(again.model, whole.model)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -80,14 +80,12 @@ def test_a_layer_that_is_not_there_is_refused_with_those_that_are(start, tmp_pat
 
 
 def test_bfloat16_is_what_the_products_are_computed_in(start, tmp_path):
-    losses = [
-        finetune(
-            start, corpus(), None, replace(OPTIONS, bf16=bf16, epochs=0.3), work=tmp_path
-        ).report.losses[0]
+    first, second = (
+        finetune(start, corpus(), None, replace(OPTIONS, bf16=bf16, epochs=0.3), work=tmp_path)
         for bf16 in (False, True)
-    ]
-    assert losses[0] != losses[1]
-    assert losses[0] == pytest.approx(losses[1], rel=0.01)
+    )
+    assert first.report.losses != second.report.losses
+    assert first.report.losses == pytest.approx(second.report.losses, rel=0.01)
 
 
 def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_path):
@@ -98,22 +96,58 @@ def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_pa
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"adapter": "none", "rank": 4}, "rank has no effect with adapter=none"),
-        (
-            {"adapter": "none", "target_modules": "q_proj"},
-            "target_modules has no effect with adapter=none",
-        ),
-        ({"adapter": "none", "quantize": "nf4"}, "quantised weights cannot be trained"),
-        ({"adapter": "none", "train_rows": "new"}, "adapter=none trains all rows"),
-        ({"adapter": "none", "draft_head": True}, "leave out adapter"),
-        ({"quantize": False}, "quantize: got true or false"),
-        ({"quantize": "int4"}, "quantize: input should be 'nf4', '8bit' or 'none'"),
-        ({"target_modules": "q_proj,"}, "target_modules"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(change, said):
-    with pytest.raises(InputError, match=said):
-        FinetuneOptions(**change)
+def used(folder):
+    """The tokens of the corpus, with the end token."""
+    tokenizer, texts = load_tokenizer(str(folder)), corpus()
+    encoded = [tokenizer.encode(column).tokens for column in (texts.prompts, texts.outputs)]
+    return set(np.concatenate(encoded).tolist()) | {tokenizer.eos_id}
+
+
+def moved(base, work, augmented=None, **options):
+    """Rows of the merged model's embedding that training has changed."""
+    start = Start(str(base), str(augmented or base), ROWS if augmented else ())
+    done = finetune(start, corpus(), None, replace(ONE_EPOCH, **options), work=work)
+    before = load_model(str(base), dtype="float32")
+    extend_embeddings(before, start.added)
+    old = before.get_input_embeddings().weight
+    new = done.merged().get_input_embeddings().weight
+    return set(torch.nonzero((old != new).any(1))[:, 0].tolist())
+
+
+def test_rows_train_that_are_new_or_used_or_all(base, augmented, tmp_path):
+    assert moved(base, tmp_path, augmented, train_rows="new") == NEW
+    assert moved(base, tmp_path, train_rows="new") == set()
+    assert moved(base, tmp_path, augmented, train_rows="used") == NEW | used(augmented)
+    assert moved(base, tmp_path, train_rows="used") == used(base)
+    assert len(used(base)) < 200
+    assert moved(base, tmp_path, augmented, train_rows="all") == set(range(322))
+
+
+def test_an_lm_head_with_a_bias_trains_adapters_alone(augmented, tmp_path):
+    base = pico.make_base(tmp_path / "base", "phi", tied=False)
+    assert moved(base, tmp_path / "work") == set()
+    with pytest.raises(InputError, match="a bias"):
+        moved(base, tmp_path / "work", augmented)
+
+
+def test_training_reads_as_many_tokens_as_asked(base, tmp_path):
+    start = Start(str(base), str(base))
+    first = finetune(start, corpus(), None, ONE_EPOCH, work=tmp_path).report
+    (tmp_path / "training.json").write_text(json.dumps(first.to_dict()))
+    given = {name: getattr(ONE_EPOCH, name) for name in ONE_EPOCH.model_fields_set - {"epochs"}}
+    step = first.tokens / first.steps
+    for wanted, tokens in (
+        ({"tokens": 2 * first.tokens}, 2 * first.tokens),
+        ({"tokens_of": str(tmp_path)}, first.tokens),
+    ):
+        options = FinetuneOptions(**given, **wanted)
+        found = finetune(start, corpus(3), None, options, work=tmp_path / "work").report
+        assert abs(found.tokens - tokens) < step
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"tokens": "7"}', '{"tokens": 0}'])
+def test_a_folder_without_a_training_report_is_refused(base, tmp_path, content):
+    (tmp_path / "training.json").write_text(content)
+    options = FinetuneOptions(tokens_of=str(tmp_path))
+    with pytest.raises(InputError, match="give a"):
+        finetune(Start(str(base), str(base)), corpus(), None, options, work=tmp_path / "work")

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -24,32 +24,20 @@ from tasc.training.adapters import lora
 from tasc.training.draft_head import train_head
 from tasc.training.folder import save_model
 from tests import pico
-from tests.cli import tasc
+from tests.cli import printed, refused, tasc
 from tests.options import HeadOptions
-from tests.training.samples import corpus
+from tests.recipes import write
+from tests.training.samples import ROWS, corpus
+from tests.training.test_lora import disturb
 
 IDS = torch.tensor([[1, 2, 3, 30, 21, 5, 9, 32]])
-SIZES = {
-    "mixtral": {"intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
-    | {"num_local_experts": 4},
-    "gpt2": {"n_head": 4},
-    "mamba": {"state_size": 8},
-}
 
 
 def make(folder, kind):
-    config = AutoConfig.for_model(
-        kind,
-        vocab_size=320,
-        hidden_size=64,
-        num_hidden_layers=2,
-        bos_token_id=None,
-        eos_token_id=0,
-        pad_token_id=0,
-        **SIZES[kind],
-    )
+    """A model whose weights are as small as those of trained ones, so that 8 bits hold them."""
+    config = pico.build_model(kind).config
+    config.initializer_range = 0.02
     torch.manual_seed(0)
-    pico.make_tokenizer(folder)
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return folder
 
@@ -57,8 +45,14 @@ def make(folder, kind):
 @pytest.fixture
 def task(tmp_path):
     rows = [{"input": f"number {i}", "output": f"value {i % 3}"} for i in range(8)]
-    (tmp_path / "task.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path / "task.jsonl"
+    return write(tmp_path / "task.jsonl", rows)
+
+
+def assert_close(found, expected, ids, off):
+    """The logits of two models differ by a share of the largest at most."""
+    with torch.no_grad():
+        found, expected = found(input_ids=ids).logits, expected(input_ids=ids).logits
+    assert (found - expected).abs().max() < off * expected.abs().max()
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "gpt2"])
@@ -70,20 +64,15 @@ def test_the_merged_model_computes_what_the_adapter_model_does(tmp_path, kind, q
     folder = make(tmp_path, kind)
     model = load_model(str(folder), dtype="float32", quantize=quantize)
     model = lora.attach(model, [], rank=4, alpha=8, dropout=0.2).eval()
-    torch.manual_seed(1)
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            parameter.data += 0.1 * torch.randn_like(parameter)
+    disturb(model)
     merged = load_model(str(folder), dtype="float32")
     lora.merge_into(model, merged)
-    with torch.no_grad():
-        expected, got = model(IDS).logits, merged(IDS).logits
-    assert (got - expected).abs().max() < off * expected.abs().max()
+    assert_close(merged, model, IDS, off)
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "gpt2"])
 def test_finetune_trains_and_merges_it_and_says_nothing_else(capsys, tmp_path, task, kind):
-    model, out = make(tmp_path / "model", kind), tmp_path / "out"
+    model, out = pico.make_base(tmp_path / "model", kind), tmp_path / "out"
     options = ("--model", model, "--epochs", 1, "--merge", "--output", out)
     code, _, err = tasc(capsys, "finetune", task, *options)
     assert (code, err) == (0, "")
@@ -91,43 +80,29 @@ def test_finetune_trains_and_merges_it_and_says_nothing_else(capsys, tmp_path, t
 
 
 def test_a_draft_head_of_a_model_with_a_state_is_refused_in_one_line(capsys, tmp_path, task):
-    model, out = make(tmp_path / "model", "mamba"), tmp_path / "out"
-    code, _, err = tasc(capsys, "finetune", task, "--model", model, "--draft-head", "--output", out)
-    assert code == 2
-    assert len(err.strip().splitlines()) == 1, err
+    model, out = pico.make_base(tmp_path / "model", "mamba"), tmp_path / "out"
+    refused(capsys, "finetune", task, "--model", model, "--draft-head", "--output", out)
     assert not out.exists()
-
-
-@dataclass
-class Added:
-    """A new token of two base tokens."""
-
-    new_id: int
-    base_ids: tuple[int, ...]
 
 
 @pytest.mark.parametrize("kind", ["lfm2", "qwen3_5_text", "falcon_h1", "mamba2", "gemma4_text"])
 def test_adapters_and_new_rows_of_every_table_learn_and_merge(kind):
     model = pico.build_model(kind)
-    extend_embeddings(model, [Added(320, (5, 6)), Added(321, (7, 8))], 322)
+    extend_embeddings(model, ROWS, 322)
     plain = copy.deepcopy(model)
     adapted = lora.attach(model, [320, 321], rank=4, alpha=8, dropout=0.0)
     ids = torch.tensor([[1, 2, 320, 321, 5]])
     adapted(input_ids=ids, labels=ids).loss.backward()
-    torch.manual_seed(1)
     for name, parameter in adapted.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.grad is not None, name
-            parameter.data += 0.05 * torch.randn_like(parameter)
+        assert parameter.grad is not None or not parameter.requires_grad, name
+    disturb(adapted)
     lora.merge_into(adapted, plain)
-    with torch.no_grad():
-        expected, got = adapted.eval()(input_ids=ids).logits, plain.eval()(ids).logits
-    assert (got - expected).abs().max() < 1e-4 * expected.abs().max()
+    assert_close(plain.eval(), adapted.eval(), ids, 1e-4)
 
 
 def test_the_table_that_every_layer_reads_grows_too():
     model = pico.build_model("gemma4_text")
-    extend_embeddings(model, [Added(320, (5, 6))], 330)
+    extend_embeddings(model, ROWS[:1], 330)
     table = per_layer_table(model)
     assert table is not None
     assert table.num_embeddings == 330
@@ -155,7 +130,7 @@ def test_a_grown_model_keeps_vision_and_the_weights_that_only_engines_read(kind,
         before["mtp.fc.weight"] = torch.ones(4, 8)
         save_file(before, folder / "model.safetensors", {"format": "pt"})
     model = load_model(str(folder))
-    extend_embeddings(model, [Added(320, (5, 6))], 321)
+    extend_embeddings(model, ROWS[:1], 321)
     save_model(model, load_tokenizer(str(folder)), out)
     after = {name: x for file in weight_files(out) for name, x in load_file(file).items()}
     assert not [name for name, x in before.items() if not torch.equal(x, after[name][: len(x)])]
@@ -167,20 +142,18 @@ def test_a_grown_model_keeps_vision_and_the_weights_that_only_engines_read(kind,
         torch.testing.assert_close(whole(input_ids=ids).logits, expected)
 
 
-def test_a_draft_head_is_not_trained_beyond_the_models_positions(tmp_path):
-    folder = pico.make_base(tmp_path / "model")  # of 512 positions
+def test_a_draft_head_is_not_trained_beyond_the_models_512_positions(base, tmp_path):
     text = "turn on the lamp " * 200
     one = replace(corpus(), examples=(Example(text, "on", text),))
     options = HeadOptions(max_length=1024, max_new_tokens=8, epochs=1, device="cpu")
-    report = train_head(str(folder), one, None, options, work=tmp_path).report
+    report = train_head(str(base), one, None, options, work=tmp_path).report
     assert 504 < report.tokens <= 512
 
 
-def test_answers_as_long_as_the_models_positions_are_refused(tmp_path):
-    folder = pico.make_base(tmp_path / "model")
+def test_answers_as_long_as_the_models_positions_are_refused(base, tmp_path):
     options = HeadOptions(max_length=1024, max_new_tokens=512)
     with pytest.raises(InputError, match="below the model's 512 positions, got 512"):
-        train_head(str(folder), corpus(), None, options, work=tmp_path)
+        train_head(str(base), corpus(), None, options, work=tmp_path)
 
 
 def test_what_generation_config_cannot_save_loses_no_training(tmp_path):
@@ -192,13 +165,12 @@ def test_what_generation_config_cannot_save_loses_no_training(tmp_path):
     assert saved.eos_token_id == [0, 3, 4]
 
 
-def test_the_adapter_of_finetune_given_as_a_model_gets_one_helpful_line(capsys, tmp_path, task):
-    model, out = pico.make_base(tmp_path / "model"), tmp_path / "out"
-    tasc(capsys, "finetune", task, "--model", model, "--epochs", 1, "--output", out)
+def test_the_adapter_of_finetune_given_as_a_model_gets_one_helpful_line(
+    capsys, base, tmp_path, task
+):
+    out = tmp_path / "out"
+    printed(capsys, "finetune", task, "--model", base, "--epochs", 1, "--output", out)
     for given in (out, out / "adapter"):
-        code, _, err = tasc(capsys, "bench", task, "--split", "train", "--model", given)
-        assert code == 2
-        assert "--merge" in err
-        assert len(err.strip().splitlines()) == 1
+        assert "--merge" in refused(capsys, "bench", task, "--split", "train", "--model", given)
     with pytest.raises(TascError, match="--merge"):
         load_model(str(out / "adapter"))

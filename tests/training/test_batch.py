@@ -15,12 +15,14 @@ from tasc.training.core.batch import (
     pack_blocks,
     plan_epoch,
 )
+from tasc.training.core.schedule import Schedule
 from tests import pico
+from tests.training.samples import rows
 
 
 def row(data: Examples, i: int) -> tuple[list[int], list[bool]]:
-    part = slice(data.offsets[i], data.offsets[i + 1])
-    return data.tokens[part].tolist(), data.targets[part].tolist()
+    tokens, targets = rows(data)[i]
+    return tokens.tolist(), targets.tolist()
 
 
 def ids(tokenizer, text: str) -> list[int]:
@@ -90,8 +92,6 @@ def test_collate_pads_on_the_right_and_marks_the_targets(tokenizer):
     st.integers(0, 3),
 )
 def test_an_epoch_visits_every_row_once_in_the_promised_number_of_steps(lengths, micro, per, seed):
-    from tasc.training.core.schedule import Schedule
-
     steps = plan_epoch(np.array(lengths), micro, micro * per, seed, epoch=1)
     seen = [int(i) for step in steps for batch in step for i in batch]
     assert sorted(seen) == list(range(len(lengths)))
@@ -132,13 +132,14 @@ def test_packing_keeps_every_token_and_restarts_positions_at_each_document(sizes
     assert (packed.lengths[:-1] == length).all()
     assert (packed.positions[packed.offsets[:-1]] == 0).all()
     document = np.repeat(np.arange(len(sizes)), sizes)
-    for i in range(len(packed)):
-        part = slice(packed.offsets[i], packed.offsets[i + 1])
-        owners, own = document[packed.tokens[part]], packed.positions[part]
+    for (row_tokens, targets), own in zip(
+        rows(packed), np.split(packed.positions, packed.offsets[1:-1]), strict=True
+    ):
+        owners = document[row_tokens]
         same = owners[1:] == owners[:-1]
         assert (own[1:][same] == own[:-1][same] + 1).all()
         assert (own[1:][~same] == 0).all()
-        assert (packed.targets[part] == (own > 0)).all()
+        assert (targets == (own > 0)).all()
 
 
 def test_packed_documents_do_not_see_each_other(tokenizer):
@@ -147,11 +148,11 @@ def test_packed_documents_do_not_see_each_other(tokenizer):
     model = pico.build_model()
     packed = pack_blocks(data, 1000, seed=0)
     batch = collate(packed, np.array([0]))
-    packed_input = {"input_ids": batch.input_ids, "position_ids": batch.position_ids}
+    ids, positions = batch.input_ids, batch.position_ids
     with torch.no_grad():
-        together = model(**packed_input, use_cache=False).logits[0]
+        together = model(input_ids=ids, position_ids=positions, use_cache=False).logits[0]
     starts = [*np.flatnonzero(packed.positions == 0).tolist(), len(packed.tokens)]
     for start, stop in pairwise(starts):
         with torch.no_grad():
-            alone = model(input_ids=batch.input_ids[:, start:stop]).logits[0]
+            alone = model(input_ids=ids[:, start:stop]).logits[0]
         torch.testing.assert_close(together[start:stop], alone, atol=1e-4, rtol=1e-4)

@@ -4,9 +4,7 @@ import torch
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 from transformers import GenerationConfig
 
-from tasc.errors import InputError
 from tasc.models.draft_head import load_head, new_head
-from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training import generate_targets
 from tasc.training.core.batch import collate, encode_examples
 from tasc.training.draft_head import train_head
@@ -15,7 +13,8 @@ from tasc.training.objectives.eagle import EagleLoss, learner
 from tasc.training.objectives.language import summed_loss
 from tests import pico
 from tests.options import FOURS, SHORT_ANSWERS, HeadOptions
-from tests.training.samples import corpus
+from tests.training.runs import assert_same
+from tests.training.samples import corpus, rows
 
 OPTIONS = HeadOptions(epochs=30.0, learning_rate=5e-3, checkpoint_steps=5, **FOURS, **SHORT_ANSWERS)
 
@@ -35,13 +34,7 @@ def test_training_brings_the_head_close_to_the_target(result):
 def test_a_saved_head_loads_for_its_target(result, tmp_path):
     result.save(tmp_path)
     head = load_head(tmp_path, pico.build_model())
-    for name, tensor in result.head.state_dict().items():
-        assert torch.equal(tensor, head.state_dict()[name])
-
-
-def test_the_same_options_make_the_same_head(base, result, tmp_path):
-    again = train_head(str(base), corpus(), corpus(first=12), OPTIONS, work=tmp_path)
-    assert again.report.losses == result.report.losses
+    assert_same(head.state_dict(), result.head.state_dict())
 
 
 @pytest.mark.parametrize("stopped", ["answering prompts", "training"])
@@ -70,48 +63,38 @@ def test_an_interrupted_run_resumes_to_the_same_head(base, result, tmp_path, mon
     assert min(trained)[1] == (1 if stopped.startswith("answering") else 11)
     if stopped.startswith("answering"):  # 20 prompts, of which 8 are answered
         assert min(done for total, done in answered if total == 20) >= 8
+    assert again.report.losses == result.report.losses
     torch.testing.assert_close(again.head.state_dict(), result.head.state_dict())
 
 
-def answering(max_new_tokens):
-    return GenerationConfig(
-        max_new_tokens=max_new_tokens, do_sample=False, eos_token_id=0, pad_token_id=0
-    )
+def answers(model, tokenizer, work, new_tokens, **options):
+    ends = {"eos_token_id": 0, "pad_token_id": 0}
+    config = GenerationConfig(max_new_tokens=new_tokens, do_sample=False, **ends)
+    options |= {"max_length": 30, "config": config}
+    return generate_targets.generate_targets(model, tokenizer, corpus().prompts, work, **options)
 
 
-def test_a_damaged_part_is_answered_again(base, tmp_path):
-    model, tokenizer = pico.build_model(), load_tokenizer(str(base))
-    options = {"max_length": 64, "config": answering(8)}
-    first = generate_targets.generate_targets(
-        model, tokenizer, corpus().prompts, tmp_path, **options
-    )
+def test_a_damaged_part_is_answered_again(tokenizer, tmp_path):
+    model = pico.build_model()
+    first = answers(model, tokenizer, tmp_path, 8)
     for file in tmp_path.glob("*.safetensors"):
         file.write_bytes(b"damaged")
-    again = generate_targets.generate_targets(
-        model, tokenizer, corpus().prompts, tmp_path, resume=True, **options
-    )
+    again = answers(model, tokenizer, tmp_path, 8, resume=True)
     assert first.fingerprint() == again.fingerprint()
 
 
-def test_answers_are_the_targets_own(base, tmp_path):
-    model, tokenizer = pico.build_model(), load_tokenizer(str(base))
-    rows = generate_targets.generate_targets(
-        model, tokenizer, corpus().prompts, tmp_path, max_length=30, config=answering(20)
-    )
-    assert len(rows) == 20
-    for i in range(3):
-        row = rows.tokens[rows.offsets[i] : rows.offsets[i + 1]]
-        target = rows.targets[rows.offsets[i] : rows.offsets[i + 1]]
+def test_answers_are_the_targets_own(tokenizer, tmp_path):
+    model = pico.build_model()
+    answered = rows(answers(model, tokenizer, tmp_path, 20))
+    assert len(answered) == 20
+    for row, target in answered[:3]:
         prompt = row[~target]
         assert 1 <= len(prompt) <= 10
-        ids = torch.from_numpy(prompt.astype(np.int64))[None]
-        said = model.generate(ids, max_new_tokens=20, do_sample=False, pad_token_id=0)
-        assert row.tolist() == said[0].tolist()
+        assert row[target].tolist() == pico.continued(model, prompt, 20).tolist()
 
 
 @pytest.fixture(scope="module")
-def batch(base):
-    tokenizer = load_tokenizer(str(base))
+def batch(tokenizer):
     data = encode_examples(tokenizer, corpus().prompts[:5], corpus().outputs[:5], 200)
     return data, collate(data, np.arange(len(data)))
 
@@ -120,15 +103,14 @@ def test_the_loss_is_eagles_on_the_states_that_lead_to_targets(batch):
     model, (data, together) = pico.build_model(), batch
     head, lm_head = new_head(model), model.get_output_embeddings()
     expected = torch.tensor(0.0)
-    for i in range(len(data)):
-        part = slice(data.offsets[i], data.offsets[i + 1])
-        ids = torch.from_numpy(data.tokens[part].astype(np.int64))[None]
+    for tokens, targets in rows(data):
+        ids = torch.from_numpy(tokens.astype(np.int64))[None]
         with torch.no_grad():
             hidden = model.base_model(input_ids=ids).last_hidden_state
             embedded = model.get_input_embeddings()(ids[:, 1:])
             said = head(embedded, hidden[:, :-1], torch.arange(ids.shape[1] - 1)[None])[0]
             for at in range(len(said) - 1):  # said[at] stands for hidden[at + 1], before at + 2
-                if data.targets[part][at + 2]:
+                if targets[at + 2]:
                     true = hidden[0, at + 1]
                     expected += smooth_l1_loss(said[at], true)
                     expected += cross_entropy(lm_head(said[at]), lm_head(true).softmax(-1))
@@ -174,10 +156,3 @@ def test_columns_weigh_what_was_drawn_for_all_that_was_not(monkeypatch):
     assert not set(columns.ids[3:].tolist()) & {3, 7, 299}
     assert float(columns.weight.exp()[3:].sum()) == pytest.approx(297)
     assert not columns.weight[:3].any()
-
-
-def test_options_out_of_range_are_refused():
-    with pytest.raises(InputError, match="learning_rate: input should be greater than 0, got 0"):
-        HeadOptions(learning_rate=0)
-    with pytest.raises(InputError, match="max_new_tokens must be below max_length 64"):
-        HeadOptions(max_length=64, max_new_tokens=64)

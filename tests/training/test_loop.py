@@ -1,4 +1,6 @@
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,18 +8,31 @@ from safetensors.torch import save_file
 
 from tasc.errors import InputError
 from tasc.training import checkpoint
+from tasc.training.checkpoint import Checkpoint
 from tasc.training.core.schedule import Schedule
-from tests.training.runs import SCHEDULE, note_steps, start, stop_after, weights
+from tests.training.runs import SCHEDULE, assert_same, interrupt, note_steps, start, weights
+
+STATE = Checkpoint(1, {"w": torch.ones(2)}, {}, {})
 
 
 @pytest.fixture(scope="module")
 def whole(data, tmp_path_factory):
+    """A finished run, its report, what it told of its progress, and whether it drew numbers."""
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    seen = []
     run = start(data, tmp_path_factory.mktemp("whole"))
-    return run, run.train(data)
+    report = run.train(data, progress=lambda *told: seen.append(told))
+    return run, report, seen, not torch.equal(torch.rand(1), expected)
 
 
 def test_training_lowers_the_loss_and_counts_what_it_read(whole, data):
-    _, report = whole
+    _, report, seen, drew = whole
+    assert not drew, "training leaves the global generator alone"
+    kinds = [description.partition(",")[0] for description, _, _ in seen]
+    assert kinds == ["training", "training", "validating", "training"] * 2
+    assert seen[2] == ("validating", 0, len(data))
     assert report.steps == len(report.losses) == 6
     assert report.losses[-1] < report.losses[0]
     assert report.tokens == 2 * len(data.tokens)
@@ -28,9 +43,8 @@ def test_training_lowers_the_loss_and_counts_what_it_read(whole, data):
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 5])
 def test_a_resumed_run_ends_with_the_very_same_weights(whole, data, tmp_path, stop):
-    run, report = whole
-    with pytest.raises(KeyboardInterrupt):
-        start(data, tmp_path).train(data, progress=stop_after(stop))
+    run, report, *_ = whole
+    interrupt(start(data, tmp_path).train, stop, data)
     seen = []
     second = start(data, tmp_path)
     again = second.train(data, resume=True, progress=note_steps(seen))
@@ -38,26 +52,17 @@ def test_a_resumed_run_ends_with_the_very_same_weights(whole, data, tmp_path, st
     assert again.losses == report.losses
     assert again.evaluations == report.evaluations
     assert again.tokens == report.tokens
-    expected = weights(run)
-    for name, tensor in weights(second).items():
-        assert torch.equal(tensor, expected[name]), name
+    assert_same(weights(second), weights(run))
 
 
-def test_a_finished_run_resumes_without_a_step(whole, data, tmp_path):
-    run, report = whole
-    start(data, tmp_path).train(data)
-    second = start(data, tmp_path)
-    again = second.train(data, resume=True, progress=stop_after(1))
-    assert again.losses == report.losses
-    assert all(torch.equal(t, weights(run)[n]) for n, t in weights(second).items())
-
-
-def test_progress_shows_how_far_the_validation_is(data, tmp_path):
+def test_a_finished_run_resumes_without_a_step(whole, data):
+    run, report, *_ = whole
     seen = []
-    start(data, tmp_path).train(data, progress=lambda *report: seen.append(report))
-    kinds = [description.partition(",")[0] for description, _, _ in seen]
-    assert kinds == ["training", "training", "validating", "training"] * 2
-    assert seen[2] == ("validating", 0, len(data))
+    second = start(data, run.work)
+    again = second.train(data, resume=True, progress=note_steps(seen))
+    assert seen == []
+    assert again.losses == report.losses
+    assert_same(weights(second), weights(run))
 
 
 def test_a_checkpoint_that_was_not_finished_is_none(tmp_path):
@@ -67,16 +72,14 @@ def test_a_checkpoint_that_was_not_finished_is_none(tmp_path):
 
 
 def test_without_resume_old_checkpoints_are_not_used(data, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        start(data, tmp_path).train(progress=stop_after(3))
+    interrupt(start(data, tmp_path).train, 3)
     seen = []
     start(data, tmp_path).train(progress=note_steps(seen))
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_cut_checkpoint_falls_back_to_the_one_before(whole, data, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        start(data, tmp_path).train(data, progress=stop_after(5))
+    interrupt(start(data, tmp_path).train, 5, data)
     newest = sorted(tmp_path.glob("step-*"))[-1] / "state.safetensors"
     newest.write_bytes(newest.read_bytes()[:1000])
     second = start(data, tmp_path)
@@ -90,12 +93,11 @@ def test_a_checkpoint_killed_while_it_is_written_is_not_seen(data, tmp_path, mon
     def killed(*arguments, **options):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        run = start(data, tmp_path)
-        calls = iter([save_file, killed])
-        patch.setattr(checkpoint, "save_file", lambda *a, **k: next(calls)(*a, **k))
-        with pytest.raises(KeyboardInterrupt):
-            run.train()
+    calls = iter([save_file, killed, *[save_file] * 3])
+    monkeypatch.setattr(checkpoint, "save_file", lambda *a, **k: next(calls)(*a, **k))
+    run = start(data, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
     assert checkpoint.newest(tmp_path, run.identity).step == 2
     again = start(data, tmp_path).train(resume=True)
     assert again.steps == 6
@@ -106,8 +108,7 @@ def test_a_checkpoint_killed_while_it_is_written_is_not_seen(data, tmp_path, mon
     ("schedule", "name"), [(replace(SCHEDULE, seed=4), "a"), (SCHEDULE, "another model")]
 )
 def test_checkpoints_of_another_run_are_refused(data, tmp_path, schedule, name):
-    with pytest.raises(KeyboardInterrupt):
-        start(data, tmp_path).train(progress=stop_after(3))
+    interrupt(start(data, tmp_path).train, 3)
     with pytest.raises(InputError, match="other options"):
         start(data, tmp_path, schedule, name).train(resume=True)
 
@@ -130,21 +131,9 @@ def test_training_that_diverges_is_given_up_with_advice(data, tmp_path):
         run.train()
 
 
-def test_training_leaves_the_global_generator_alone(data, tmp_path):
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    start(data, tmp_path).train()
-    assert torch.equal(torch.rand(1), expected)
-
-
-def test_only_the_newest_two_checkpoints_are_kept(data, tmp_path):
+def test_the_newest_two_checkpoints_are_kept_in_safetensors_and_json(data, tmp_path):
     start(data, tmp_path, replace(SCHEDULE, checkpoint_steps=1)).train()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000005", "step-00000006"]
-
-
-def test_checkpoints_hold_safetensors_and_json_only(data, tmp_path):
-    start(data, tmp_path).train()
     assert {p.suffix for p in tmp_path.rglob("*") if p.is_file()} == {".safetensors", ".json"}
 
 
@@ -176,3 +165,38 @@ def test_a_run_is_as_far_as_its_steps_or_its_minutes_say_whichever_is_more():
 def test_a_batch_that_does_not_divide_the_effective_batch_is_refused():
     with pytest.raises(InputError, match="not a multiple"):
         replace(SCHEDULE, micro_batch=3)
+
+
+def test_files_and_folder_are_flushed_before_the_rename_and_the_one_above_after(
+    tmp_path, monkeypatch
+):
+    calls = []
+    fsync, rename = os.fsync, os.rename
+
+    def flushed(handle):
+        calls.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    def renamed(old, new):
+        calls.append(f"-> {Path(new).name}")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "rename", renamed)
+    checkpoint.save(tmp_path / "work", "me", STATE)
+    name = "step-00000001"
+    assert calls == ["state.json", "state.safetensors", f"{name}.tmp", f"-> {name}", "work"]
+
+
+def test_links_with_the_names_of_checkpoints_are_removed_and_not_followed(tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.txt").write_text("mine")
+    for name in ("step-00000000.tmp", "step-00000001", "step-00000000"):
+        (tmp_path / name).symlink_to("home")
+    checkpoint.save(tmp_path, "me", STATE)
+    found = checkpoint.newest(tmp_path, "me")
+    assert found is not None
+    assert found.step == 1
+    checkpoint.clear(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"home"}
+    assert (tmp_path / "home" / "thesis.txt").read_text() == "mine"

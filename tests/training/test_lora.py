@@ -57,7 +57,7 @@ def test_the_merged_model_computes_what_the_adapter_model_does(tmp_path, archite
 
 
 def test_in_bfloat16_the_merged_model_differs_by_rounding_only(tmp_path):
-    folder = pico.make_model(tmp_path / "base")
+    folder = pico.make_model(tmp_path)
     model, merged = adapted(folder, dtype="auto"), plain(folder)
     disturb(model)
     lora.merge_into(model, merged)
@@ -65,13 +65,16 @@ def test_in_bfloat16_the_merged_model_differs_by_rounding_only(tmp_path):
     assert (logits(merged) - expected).abs().max() < 0.05 * expected.abs().max()
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_only_adapters_and_new_rows_train(tmp_path, tied):
-    model = adapted(pico.make_model(tmp_path, tied=tied))
+@pytest.mark.parametrize(
+    ("tied", "added", "matrices"), [(True, ROWS, 1), (False, ROWS, 2), (False, (), 0)]
+)
+def test_only_adapters_and_new_rows_train(tmp_path, tied, added, matrices):
+    model = adapted(pico.make_model(tmp_path, tied=tied), rows=added)
     names = [name for name, p in model.named_parameters() if p.requires_grad]
     assert all("lora_" in name or "trainable_tokens" in name for name in names)
+    assert sum("trainable_tokens" in name for name in names) == matrices
     rows = [p for name, p in model.named_parameters() if "trainable_tokens_delta" in name]
-    assert [tuple(p.shape) for p in rows] == [(2, 64)] * (1 if tied else 2)
+    assert [tuple(p.shape) for p in rows] == [(2, 64)] * matrices
     for layer in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"):
         assert sum(layer in name for name in names) == 4  # A and B in each of two layers
     assert not any("lm_head" in name and "lora" in name for name in names)
@@ -110,18 +113,43 @@ def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
     assert model.get_input_embeddings().weight.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize(("rows", "matrices"), [(ROWS, 2), ((), 0)])
-def test_adapters_train_and_the_rows_of_new_tokens(tmp_path, rows, matrices):
-    model = adapted(pico.make_model(tmp_path, tied=False), rows=rows)
-    trained = [name for name, p in model.named_parameters() if p.requires_grad]
-    adapters = [name for name in trained if "lora_" in name]
-    assert adapters
-    assert sum("trainable_tokens" in name for name in trained) == matrices
-    assert len(trained) == len(adapters) + matrices
-
-
 def test_a_head_with_a_bias_is_refused(tmp_path):
     model = pico.build_model(tied=False)
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(320))
     with pytest.raises(InputError, match="bias"):
         lora.attach(model, [1], rank=4, alpha=4, dropout=0.0)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])
+def test_elements_are_dropped_at_the_rate_and_the_mean_is_kept(rate):
+    torch.manual_seed(0)
+    layer = lora.BitDropout(rate)
+    out = layer(torch.ones(1001, 999))
+    assert (out == 0).float().mean().item() == pytest.approx(rate, abs=0.003)
+    assert out.mean().item() == pytest.approx(1.0, abs=0.003)
+    kept = out[out != 0]
+    assert kept.unique().numel() == 1
+
+
+def test_neighbours_are_dropped_independently():
+    torch.manual_seed(0)
+    dropped = (lora.BitDropout(0.5)(torch.ones(4, 250_000)) == 0).float()
+    for shift in (1, 2, 3, 4):
+        together = (dropped[:, shift:] * dropped[:, :-shift]).mean().item()
+        assert together == pytest.approx(0.25, abs=0.005)
+
+
+def test_the_mask_follows_from_the_generator_and_passes_gradients():
+    x = torch.randn(7, 5, requires_grad=True)
+    layer = lora.BitDropout(0.2)
+    torch.manual_seed(3)
+    first = layer(x)
+    torch.manual_seed(3)
+    assert torch.equal(layer(x), first)
+    first.sum().backward()
+    torch.testing.assert_close(x.grad, torch.where(first == 0, 0.0, layer.scale))
+
+
+def test_evaluation_drops_nothing():
+    x = torch.randn(4, 4)
+    assert lora.BitDropout(0.9).eval()(x) is x

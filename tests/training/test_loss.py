@@ -3,9 +3,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from tasc.training.core.batch import collate, encode_examples
+from tasc.training.core.batch import Batch, collate, encode_examples
 from tasc.training.objectives.language import learner, summed_loss, target_logits
 from tests import pico
+from tests.training.samples import rows
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +21,8 @@ def test_a_padded_batch_has_the_loss_of_its_rows_one_by_one(data, architecture):
     with torch.no_grad():
         together = summed_loss(model, collate(data, np.arange(len(data))), bfloat16=False)
     alone = torch.tensor(0.0)
-    for i in range(len(data)):
-        part = slice(data.offsets[i], data.offsets[i + 1])
-        tokens = torch.from_numpy(data.tokens[part].astype(np.int64))
-        wanted = torch.from_numpy(data.targets[part])[1:]
+    for row, targets in rows(data):
+        tokens, wanted = torch.from_numpy(row.astype(np.int64)), torch.from_numpy(targets)[1:]
         with torch.no_grad():
             logits = model(tokens[None]).logits[0, :-1]
         alone += cross_entropy(logits[wanted], tokens[1:][wanted], reduction="sum")
@@ -32,8 +31,8 @@ def test_a_padded_batch_has_the_loss_of_its_rows_one_by_one(data, architecture):
 
 def test_targets_are_those_the_mask_names(data):
     _, labels = target_logits(pico.build_model(), collate(data, np.array([2])))
-    part = slice(data.offsets[2], data.offsets[3])
-    assert labels.tolist() == data.tokens[part][data.targets[part]].tolist()
+    tokens, targets = rows(data)[2]
+    assert labels.tolist() == tokens[targets].tolist()
 
 
 def test_prompt_tokens_get_no_gradient_from_the_head():
@@ -42,8 +41,6 @@ def test_prompt_tokens_get_no_gradient_from_the_head():
     tokens = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8]])
     labels = tokens.clone()
     labels[:, :6] = -100
-    from tasc.training.core.batch import Batch
-
     summed_loss(model, Batch(tokens, labels, None), bfloat16=False).backward()
     with torch.no_grad():
         hidden = model.model(tokens).last_hidden_state[0]
@@ -58,17 +55,9 @@ def test_prompt_tokens_get_no_gradient_from_the_head():
 def test_exact_matches_are_those_of_greedy_decoding(data):
     model = pico.build_model()
     exact = 0
-    for i in range(len(data)):
-        part = slice(data.offsets[i], data.offsets[i + 1])
-        tokens = torch.from_numpy(data.tokens[part].astype(np.int64))
-        prompt = int((~torch.from_numpy(data.targets[part])).sum())
-        out = model.generate(
-            tokens[None, :prompt],
-            attention_mask=torch.ones(1, prompt, dtype=torch.int64),
-            max_new_tokens=len(tokens) - prompt,
-            do_sample=False,
-        )[0]
-        exact += out.tolist() == tokens.tolist()
+    for tokens, targets in rows(data):
+        prompt, output = tokens[~targets], tokens[targets]
+        exact += pico.continued(model, prompt, len(output)).tolist() == output.tolist()
     assert learner(model).evaluate(data, 2, 7, bfloat16=False).exact == exact / len(data)
 
 

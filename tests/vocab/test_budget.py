@@ -2,12 +2,17 @@
 
 import dataclasses
 import json
+from collections import Counter
+from functools import cache
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from tasc.analysis.outputs import encode_outputs
+from tasc.analysis.outputs import Outputs, encode_outputs
 from tasc.analysis.report import analyze
 from tasc.backend import MergeRequest, merge_search
 from tasc.commands.analysis import tokens_in_use
@@ -15,40 +20,41 @@ from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError
 from tasc.models.embeddings import keep_rows
-from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.vocab.augment import augment, render
-from tasc.vocab.search.budget import Sightings, budget_curve
+from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
+from tasc.vocab.augment import render
+from tasc.vocab.report import OutputSizes
+from tasc.vocab.search.budget import Sightings, budget_curve, replayed
 from tasc.vocab.search.embedding_cost import EmbeddingCost, embedding_cost
 from tasc.vocab.search.predict import predict_budgets
-from tasc.vocab.search.selection import select
+from tasc.vocab.search.selection import live_tokens, select, steps
 from tasc.vocab.trim import predict_trim
-from tests.options import AnalyzeOptions, AugmentOptions, replace
+from tests.options import AnalyzeOptions, replace
 from tests.pico import build_model
-from tests.vocab.tiny import corpus, tokenizer
+from tests.vocab.tiny import added, corpus, outputs, tokenizer
 
-OUTPUTS = [
-    f"intent: {verb}, slot fills: {{colour: {word}, size: {k}}}"
-    for verb in ("paint_wall", "buy_paint", "mix_paint_well")
-    for k, word in enumerate(["red", "green", "blue", "old", "new", "tall"] * 9)
-]
+OUTPUTS = outputs(54)
 
 
-def searched(texts=OUTPUTS, held_out=None, rows=None, price=10.0):
-    base = tokenizer()
-    outputs = encode_outputs(texts, base, "pretoken")
-    result = merge_search(
+def search(outputs, vocabulary=(b"a", b"b", b"ab", b"ba", b"c"), **options):
+    return merge_search(
         MergeRequest(
             tokens=outputs.encoded.tokens,
             offsets=outputs.encoded.offsets,
             weights=outputs.weights,
-            vocabulary=base.vocabulary(),
-            special=base.special_ids,
-            budget=200,
             boundaries=outputs.boundaries,
+            vocabulary=vocabulary,
+            **{"special": frozenset(), "budget": 20, "alpha_pcs": 1.1, **options},
         )
     )
+
+
+@cache
+def searched(held_out=(), rows=None, price=10.0):
+    base = tokenizer()
+    train = encode_outputs(OUTPUTS, base, "pretoken")
+    result = search(train, base.vocabulary(), special=base.special_ids, budget=200, alpha_pcs=0.05)
     others = encode_outputs(held_out, base, "pretoken") if held_out else None
-    return base, result, budget_curve(result, len(base.vocabulary()), outputs, others, rows, price)
+    return base, result, budget_curve(result, len(base.vocabulary()), train, others, rows, price)
 
 
 def test_every_point_is_what_a_search_for_that_budget_gives():
@@ -68,7 +74,7 @@ def test_every_point_is_what_a_search_for_that_budget_gives():
 
 def test_the_cost_is_steps_times_rows_times_risk_and_the_recommended_size_its_least():
     rows = EmbeddingCost(parameters=128, step_share=0.001, total=1)
-    _, _, curve = searched(rows=rows, held_out=OUTPUTS[::3])
+    _, _, curve = searched(rows=rows, held_out=tuple(OUTPUTS[::3]))
     first = curve.points[0]
     assert (first.cost, first.risk, first.parameters) == (1.0, 0.0, 0)
     for point in curve.points:
@@ -89,15 +95,14 @@ def test_dearer_risk_and_dearer_rows_move_the_recommended_size_down():
 
 
 def test_held_out_steps_are_those_of_the_replayed_merges():
-    _, _, curve = searched(held_out=OUTPUTS)
+    _, _, curve = searched(held_out=tuple(OUTPUTS))
     for point in curve.points:
         assert point.held_out_steps == pytest.approx(point.train_steps)
 
 
 @pytest.mark.parametrize("export", ["pretoken", "added"])
 def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
-    options = AugmentOptions(new_tokens="auto", export=export)
-    made = augment(corpus(OUTPUTS), tokenizer(), options, OUTPUTS[::5])
+    made = added(OUTPUTS, OUTPUTS[::5], new_tokens="auto", export=export)
     assert len(made.tokens) == made.report.curve.recommended_size.budget > 0
     assert made.report.curve.points[-1].budget > len(made.tokens)
     assert made.to_dict()["seen"]["least"] >= 1
@@ -107,14 +112,11 @@ def test_auto_takes_the_recommended_size_and_reports_the_curve(export):
 
 
 def test_auto_adds_a_few_where_no_token_pays():
-    dear = AugmentOptions(new_tokens="auto", overfit_penalty=1e6)
-    made = augment(corpus(OUTPUTS), tokenizer(), dear)
+    made = added(OUTPUTS, new_tokens="auto", overfit_penalty=1e6)
     assert made.report.curve.recommended_size.budget == 0
     assert len(made.tokens) == min(50, made.report.curve.points[-1].budget) > 0
-    with pytest.raises(
-        InputError, match=r"no n-gram recurs in the outputs, so no token can be added"
-    ):
-        augment(corpus(["x"] * 3), tokenizer(), AugmentOptions(new_tokens="auto"))
+    with pytest.raises(InputError, match="no n-gram recurs in the outputs, so no token can be"):
+        added(["x"] * 3, new_tokens="auto")
 
 
 @pytest.mark.parametrize(("tied", "rows"), [(True, 1), (False, 2)])
@@ -146,28 +148,21 @@ GRID = AnalyzeOptions(new_tokens=(0, 1, 4, 12, 30, 9000))
 def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measured):
     held_out = texts[:measured]
     base, options = tokenizer(), replace(GRID, export=export)
-    outputs = encode_outputs(texts, base, export)
-    found = predict_budgets(outputs, base, options, held_out)
+    found = predict_budgets(encode_outputs(texts, base, export), base, options, held_out)
     assert [point.budget for point in found.budgets[:2]] == [0, 1]
     for point in found.budgets[1:]:
-        wanted = AugmentOptions(new_tokens=point.budget, export=export)
-        made = augment(corpus(texts), base, wanted, held_out)
+        made = added(texts, held_out, new_tokens=point.budget, export=export)
         assert point.added == len(made.tokens)
         # In further rounds the saved tokenizer did without a token, and took the next best.
         assert made.report.rounds == 1 or export == "added"
         if made.report.rounds == 1:
             assert point.tokens_per_output == made.report.train.tokens["predicted"] / len(texts)
             assert point.h2_bits == made.report.h2["after"]
-    auto = augment(corpus(texts), base, AugmentOptions(new_tokens="auto", export=export), held_out)
+    auto = added(texts, held_out, new_tokens="auto", export=export)
     assert found.recommended_size == auto.report.curve.recommended_size
     if auto.report.rounds == 1:
-        steps = [
-            tokens / len(texts) + 1
-            for tokens in (
-                auto.report.train.tokens["before"],
-                auto.report.train.tokens["predicted"],
-            )
-        ]
+        tokens = auto.report.train.tokens
+        steps = [tokens[when] / len(texts) + 1 for when in ("before", "predicted")]
         assert found.step_ratio == pytest.approx(steps[0] / steps[1])
 
 
@@ -176,7 +171,7 @@ def test_the_grid_ends_at_the_largest_budget_that_augment_takes():
     last = predict_budgets(encode_outputs(OUTPUTS, base, "pretoken"), base, GRID).budgets[-1]
     assert last.added == last.budget < 9000
     with pytest.raises(InputError, match=f"use --new-tokens {last.budget} or auto"):
-        augment(corpus(OUTPUTS), base, AugmentOptions(new_tokens=last.budget + 1))
+        added(OUTPUTS, new_tokens=last.budget + 1)
     few = predict_budgets(encode_outputs(FEW, base, "pretoken"), base, GRID).budgets
     assert [(point.budget, point.added) for point in few] == [(0, 0), (1, 1), (4, 2)]
 
@@ -186,15 +181,15 @@ def test_every_budget_saves_more_and_the_first_nothing():
     found = analyze(corpus(OUTPUTS), base, options)
     points = predict_budgets(found.searched, base, options).budgets
     assert [point.budget for point in points] == [0, 5, 10, 20]
-    before = found.report.tokens.output
-    assert points[0].step_ratio == 1
-    assert points[0].tokens_per_output == pytest.approx(before.tokens_per_sample)
-    assert points[0].bytes_per_token == pytest.approx(before.bytes_per_token)
-    assert points[0].h1_bits == pytest.approx(before.ngrams[0].entropy_bits)
-    assert points[0].h2_bits == pytest.approx(before.ngrams[0].renyi2_bits)
+    before, first = found.report.tokens.output, points[0]
+    entropies = before.ngrams[0].entropy_bits, before.ngrams[0].renyi2_bits
+    sizes = before.tokens_per_sample, before.bytes_per_token
+    assert (first.tokens_per_output, first.bytes_per_token) == pytest.approx(sizes)
+    assert (first.h1_bits, first.h2_bits) == pytest.approx(entropies)
+    assert first.step_ratio == 1
     for low, high in pairwise(points):
         assert high.tokens_per_output < low.tokens_per_output
-        saved = (points[0].tokens_per_output + 1) / (high.tokens_per_output + 1)
+        saved = (first.tokens_per_output + 1) / (high.tokens_per_output + 1)
         assert high.step_ratio == pytest.approx(saved)
 
 
@@ -209,8 +204,8 @@ def test_a_tokenizer_that_does_not_take_the_export_is_told_of():
 
 def test_real_intents_compress_as_the_literature_says(data_dir, real_tokenizer):
     base, options = real_tokenizer("gpt2"), AnalyzeOptions(new_tokens=(0, 250))
-    outputs = load(Source(str(data_dir / "massive-en")), "train").outputs
-    found = predict_budgets(encode_outputs(outputs, base, "pretoken"), base, options)
+    texts = load(Source(str(data_dir / "massive-en")), "train").outputs
+    found = predict_budgets(encode_outputs(texts, base, "pretoken"), base, options)
     assert found.budgets[-1].step_ratio > 3.5
 
 
@@ -241,3 +236,51 @@ def test_tokens_that_a_template_cuts_from_inputs_are_not_in_use(tmp_path, templa
     stream = load(Source(str(file), template=template), "train")
     used = tokens_in_use(base, analyze(stream, base, AnalyzeOptions()), stream)
     assert set(used) - {base.eos_id} == set(base.encode([shown, "paint"]).tokens.tolist())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_replaying_a_search_gives_its_token_counts(seed):
+    rng = np.random.default_rng(seed)
+    encoded = Encoded.of([rng.integers(0, 5, rng.integers(0, 60)) for _ in range(8)])
+    weights = rng.integers(1, 4, 8)
+    boundaries = rng.integers(0, 2, len(encoded.tokens)).astype(np.uint8) if seed % 2 else None
+    outputs = Outputs([], weights, encoded, boundaries)
+    found = search(outputs)
+    counts = [found.tokens_before, *(merge.tokens for merge in found.merges)]
+    assert replayed(found, outputs) == counts
+
+
+def merged(ids, step):
+    out = []
+    while ids:
+        n = len(step.ids) if tuple(ids[: len(step.ids)]) == step.ids else 1
+        out.append(step.new_id if n > 1 else ids[0])
+        ids = ids[n:]
+    return out
+
+
+few = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+repeating = st.builds(lambda begin, times, end: begin * times + end, few, st.integers(1, 5), few)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(repeating, min_size=1, max_size=5))
+def test_what_stands_after_a_merge_is_what_the_samples_then_hold(samples):
+    found = search(Outputs([], np.arange(1, len(samples) + 1), Encoded.of(samples), None))
+    for length, (_, live) in enumerate(live_tokens(found, 5), start=1):
+        counts = Counter()
+        for weight, ids in enumerate(samples, start=1):
+            for step in steps(found, length):
+                ids = merged(ids, step)
+            for t in ids:
+                counts[t] += weight
+        assert live == {t: n for t, n in counts.items() if t > 4 and n > 1}
+
+
+def test_figures_are_per_output_and_per_token():
+    tokens = {"before": 40, "predicted": 12, "reached": 10}
+    sizes = OutputSizes.of(4, 120, tokens, 4)
+    assert sizes.tokens_per_output == {"before": 10.0, "predicted": 3.0, "reached": 2.5}
+    assert sizes.bytes_per_token == {"before": 3.0, "predicted": 10.0, "reached": 12.0}
+    assert (sizes.ratio, sizes.new_token_uses) == (4.0, 4)

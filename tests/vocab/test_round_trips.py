@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tasc.errors import InputError
-from tests.vocab.families import FAMILIES, TABLE, row, strings, survivors
-from tests.vocab.marked import KINDS, marked
-from tests.vocab.tiny import PATTERNS, SEQUENCES, tokenizer
+from tests.vocab.families import FAMILIES, TABLE, base_of, row, strings, survivors
+from tests.vocab.marked import KINDS
+from tests.vocab.tiny import PATTERNS, SEQUENCES
 
 COUNT = int(os.environ.get("TASC_ROUND_TRIPS", "2000"))
 BYTE_LEVEL = ["bytelevel", *PATTERNS, *SEQUENCES]
@@ -27,9 +27,8 @@ def test_random_text_survives_wherever_it_survives_the_base_tokenizer(kind, expo
 
 def check(kind: str, export: Any, texts: list[str]) -> None:
     """Assert that what the base tokenizer of ``kind`` gives back, the augmented one does, too."""
-    base = marked(kind) if kind in KINDS else tokenizer(kind)
     try:
-        whole, kept = survivors(base, export, texts)
+        whole, kept = survivors(base_of(kind), export, texts)
     except InputError as error:
         assert kind.endswith("always")
         assert "use --export pretoken" in str(error)  # noqa: PT017 - the other kinds do not raise

@@ -10,20 +10,16 @@ from tokenizers.processors import TemplateProcessing
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
-from tasc.vocab.augment import augment
 from tasc.vocab.exports.merges import read_merges
 from tasc.vocab.trim import Trimmed, trim
 from tests.options import AugmentOptions
-from tests.vocab.marked import KINDS, marked
+from tests.vocab.families import base_of
+from tests.vocab.marked import KINDS
 from tests.vocab.test_round_trips import BYTE_LEVEL, TEXT
-from tests.vocab.tiny import END, TEXTS, TOOL, corpus, tokenizer
+from tests.vocab.tiny import END, TEXTS, TOOL, added, tokenizer
 
 ALL = [*BYTE_LEVEL, *KINDS]
 TASK = TEXTS[2:4]
-
-
-def base_of(kind: str) -> LoadedTokenizer:
-    return marked(kind) if kind in KINDS else tokenizer(kind)
 
 
 def decoded(tokenizer: LoadedTokenizer, texts: list[str]) -> list[str]:
@@ -38,12 +34,17 @@ def least(base: LoadedTokenizer, texts: list[str] = TASK) -> Trimmed:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_the_task_keeps_its_tokens_and_other_texts_their_text(kind):
+def test_the_task_keeps_its_tokens_in_order_and_other_texts_their_text(kind):
     base = base_of(kind)
     made = least(base)
-    kept = np.array(made.kept)
-    assert len(kept) < len(base.vocabulary())
+    strings, kept = base.vocabulary(), np.array(made.kept)
+    assert list(made.kept) == sorted(made.kept)
+    assert made.tokenizer.vocabulary() == [strings[old] for old in made.kept] != strings
     assert np.array_equal(kept[made.tokenizer.encode(TASK).tokens], base.encode(TASK).tokens)
+    assert made.kept[made.tokenizer.eos_id] == base.eos_id
+    assert {made.kept[i] for i in made.tokenizer.special_ids} == base.special_ids
+    assert TOOL not in made.tokenizer.tokenizer.get_vocab()  # added, not special, not used
+    assert base.tokenizer.token_to_id(TOOL) in least(base, [*TASK, TOOL]).kept
     texts = [text for text in TEXT if TOOL not in text]  # dropped: it is text like any other
     assert decoded(made.tokenizer, texts) == decoded(base, texts)
 
@@ -54,19 +55,6 @@ def test_published_tokenizers_give_every_text_back(real_tokenizer, name):
     made = trim(base, TASK, 1500)
     assert len(made.kept) <= 1500
     assert decoded(made.tokenizer, TEXT) == decoded(base, TEXT)
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_rows_are_numbered_in_order_and_keep_their_strings(kind):
-    base = base_of(kind)
-    made = least(base)
-    strings, smaller = base.vocabulary(), made.tokenizer.vocabulary()
-    assert list(made.kept) == sorted(made.kept)
-    assert smaller == [strings[old] for old in made.kept]
-    assert made.kept[made.tokenizer.eos_id] == base.eos_id
-    assert {made.kept[i] for i in made.tokenizer.special_ids} == base.special_ids
-    assert TOOL not in made.tokenizer.tokenizer.get_vocab()  # added, not special, not used
-    assert base.tokenizer.token_to_id(TOOL) in least(base, [*TASK, TOOL]).kept
 
 
 @pytest.mark.parametrize("kind", ["qwen2", "bpe-gemma", "unigram-first"])
@@ -105,8 +93,8 @@ def test_other_kinds_are_refused():
 
 @pytest.mark.parametrize("new_tokens", [0, 2])
 def test_new_tokens_take_the_place_of_dropped_ones(tmp_path, new_tokens):
-    options = AugmentOptions(trim=True, rows=325, new_tokens=new_tokens)
-    made = augment(corpus([*TASK * 3, *TEXTS[-2:] * 2]), tokenizer(), options, TEXTS)
+    texts = [*TASK * 3, *TEXTS[-2:] * 2]
+    made = added(texts, TEXTS, trim=True, rows=325, new_tokens=new_tokens)
     made.save(tmp_path)
     change, saved = read_merges(tmp_path), load_tokenizer(str(tmp_path))
     assert change.kept is not None
@@ -127,5 +115,3 @@ def test_trim_alone_adds_no_token_and_rows_need_it():
     assert AugmentOptions(trim=True).makes == {"tokenizer", "new tokens", "model"}
     with pytest.raises(InputError, match="rows has no effect without trim"):
         AugmentOptions(rows=3)
-    with pytest.raises(InputError, match="new_tokens: got 0, give a number from 1 to"):
-        AugmentOptions(new_tokens=0)

@@ -1,6 +1,7 @@
 """Small tokenizers and corpora for the tests of this folder."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -8,6 +9,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.patterns import CL100K, GPT2, O200K, QWEN2
+from tasc.vocab.augment import Augmentation, augment
+from tests.options import AugmentOptions
 
 END = "<|end|>"
 TOOL = "<tool>"  # an added token that is not special
@@ -18,15 +22,10 @@ PATTERNS = {
     r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "tekken": rf"[^\r\n\p{{L}}\p{{N}}]?{_CASED}*{_SMALL}+|[^\r\n\p{{L}}\p{{N}}]?{_CASED}+{_SMALL}*"
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "llama3": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "o200k": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
-    r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "gpt2": GPT2,
+    "qwen2": QWEN2,
+    "llama3": CL100K,
+    "o200k": O200K,
 }
 DIGITS = {"type": "Digits", "individual_digits": True}
 BYTE_LEVEL = {
@@ -39,8 +38,7 @@ BYTE_LEVEL = {
 
 def split(pattern: str) -> dict[str, Any]:
     """A Split of tokenizer.json that keeps what the pattern matches as a piece."""
-    shape = {"behavior": "Isolated", "invert": False}
-    return {"type": "Split", "pattern": {"Regex": pattern}, **shape}
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
 
 
 # Pre-tokenizers that are a sequence: SmolLM2, StarCoder2 and Granite; Phi-4; Falcon, which splits
@@ -77,6 +75,19 @@ TEXTS = [
 ]
 
 
+def outputs(count: int) -> list[str]:
+    """``count`` outputs, with colours and sizes, of each of three intents."""
+    words = ["red", "green", "blue", "old", "new", "tall"]
+    return [
+        f"intent: {verb}, slot fills: {{colour: {words[k % 6]}, size: {k}}}"
+        for verb in ("paint_wall", "buy_paint", "mix_paint_well")
+        for k in range(count)
+    ]
+
+
+OUTPUTS = outputs(24)
+
+
 def sequence(steps: list[dict[str, Any]]) -> pre_tokenizers.PreTokenizer:
     """The pre-tokenizer that a tokenizer.json describes by these steps."""
     state = json.loads(Tokenizer(models.BPE()).to_str())
@@ -104,7 +115,18 @@ def tokenizer(kind: str = "qwen2", size: int = 330) -> LoadedTokenizer:
     return LoadedTokenizer(made, kind, {"tokenizer_config.json": config})
 
 
-def corpus(texts: list[str]) -> Corpus:
+def corpus(texts: Sequence[str]) -> Corpus:
     """A training split with these outputs."""
     examples = tuple(Example("in", text, "in\n") for text in texts)
     return Corpus(Source("tiny.jsonl"), "train", examples, "0" * 64)
+
+
+def added(
+    texts: Sequence[str] = OUTPUTS,
+    held_out: Sequence[str] = (),
+    *,
+    base: LoadedTokenizer | None = None,
+    **options: Any,
+) -> Augmentation:
+    """Add tokens of ``texts`` to ``base``, by default the small tokenizer."""
+    return augment(corpus(texts), base or tokenizer(), AugmentOptions(**options), held_out)

@@ -1,1 +1,1 @@
-"""What builds hostile input: each module has ``build(rng, seeds, sandbox) -> argv``."""
+"""What builds hostile input: each module has ``build(rng, seeds, sandbox)``, a command line."""

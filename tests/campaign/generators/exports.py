@@ -1,63 +1,31 @@
 """Exports of a stranger's model, and servers started from a folder that a stranger changed."""
 
-import json
 import random
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from tasc.serving.exports.llama_cpp import CACHES
 from tasc.serving.table import EXPORTS
-from tests.campaign.generators.models import WEIGHTS, damage
+from tests.campaign.generators.models import CONFIG, WEIGHTS, damage, state
+from tests.campaign.seeds import Seeds
 from tests.models.strangers import bomb
 
-if TYPE_CHECKING:
-    from tests.campaign.seeds import Seeds
-
-CONFIG = "config.json"
 _CACHES = {name for name, _ in CACHES.values()}  # n-grams for llama.cpp, not pickles
-_ODD: tuple[tuple[str, Any], ...] = (
-    *(("vocab_size", n) for n in (0, -1, 2**31, 2**40, 1e300, "1", None)),
-    *(("num_hidden_layers", n) for n in (0, -1, 10**9, 2**63, True, [2])),
-    *(("num_attention_heads", n) for n in (0, -2, 10**9, 3)),
-    *(("num_key_value_heads", n) for n in (0, -2, 10**9, 3)),
-    *(("hidden_size", n) for n in (0, -64, 2**40)),
-    *(("intermediate_size", n) for n in (0, -1, 2**40)),
-    *(("head_dim", n) for n in (0, -1, 2**40)),
-    *(("max_position_embeddings", n) for n in (0, -1, 2**40)),
-    *(("rope_theta", n) for n in (0, -1, float("nan"), 10**400)),
-    *(("rms_norm_eps", n) for n in (float("inf"), -1, "x")),
-    *(("eos_token_id", n) for n in (-1, 2**40, [], ["a"], "x")),
-    ("auto_map", {"AutoModelForCausalLM": "evil--repo.modeling.Model"}),
-    ("custom_pipelines", {"p": {"impl": "pipeline.P"}}),
-    ("_attn_implementation", "someone/kernel"),
-    ("_experts_implementation", {"": "someone/kernel@main:f"}),
-    ("attn_implementation", "someone/kernel"),
-)
 _NAMES = ("a\n```\nb", "$(touch x)", "'; touch x #", "é\u202e", "x" * 5000, "`id`", "--flag", "=")
 
 
-def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
+def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
     """Spoil a copy of a model in ``sandbox``; return the command that exports it."""
     folder = sandbox / "model"
     shutil.copytree(seeds.base, folder)
     for _ in range(rng.choice((1, 1, 2))):
-        rng.choice((_number, _number, _number, _weights, _adapter, _code, damage))(rng, folder)
-    given = ["export", str(folder), "--to", rng.choice(sorted(EXPORTS))]
+        rng.choice((state, state, state, _weights, _adapter, _code, damage))(rng, folder)
+    given: list[object] = ["export", folder, "--to", rng.choice(sorted(EXPORTS))]
     if rng.random() < 0.2:
         given[1] = f"{rng.choice(_NAMES)}={folder}"
     if rng.random() < 0.4:
-        given += rng.choice((["--index", str(seeds.index)], ["--data", str(seeds.task)]))
+        given += rng.choice((["--index", seeds.index], ["--data", seeds.task]))
     return given
-
-
-def _number(rng: random.Random, folder: Path) -> None:
-    try:
-        config = json.loads((folder / CONFIG).read_text())
-        config |= [rng.choice(_ODD)]
-        (folder / CONFIG).write_text(json.dumps(config))
-    except (OSError, ValueError, TypeError, RecursionError):  # damaged before
-        return
 
 
 def _weights(rng: random.Random, folder: Path) -> None:
@@ -84,7 +52,7 @@ def _code(rng: random.Random, folder: Path) -> None:
     name = rng.choice(("modeling_evil.py", "configuration_evil.py", "custom_generate/generate.py"))
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(f"import os; os.mkdir({str(folder / 'ran')!r})\n")
-    _number(rng, folder)
+    state(rng, folder)
 
 
 def check(output: Path) -> list[str]:

@@ -4,12 +4,10 @@ import json
 import random
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.campaign.mutate import mutate_bytes, mutate_json
-
-if TYPE_CHECKING:
-    from tests.campaign.seeds import Seeds
+from tests.campaign.mutate import dumps, mutate_bytes, mutate_json
+from tests.campaign.seeds import Seeds
 
 GOOD = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|endoftext|>{% endfor %}"
@@ -50,21 +48,18 @@ PIECES = (
 _SIZES = ("0", "1", "9", "00", "0000", "000000", "00000000", "99999999999")
 
 
-def build(rng: random.Random, seeds: "Seeds", sandbox: Path) -> list[str]:
+def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
     """Write a tokenizer with a template, and chats; return a command that renders them."""
     folder, data = sandbox / "tokenizer", sandbox / "chats.jsonl"
     shutil.copytree(seeds.tokenizer, folder)
     _template(rng, folder)
     rows = [_chat(rng) for _ in range(rng.choice((1, 4, 60)))]
-    try:
-        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    except RecursionError:  # nested more than Python writes
-        data.write_text('{"messages":' * 9999)
+    data.write_text("".join(dumps(row) + "\n" for row in rows))
     if rng.random() < 0.1:
         data.write_bytes(mutate_bytes(rng, data.read_bytes()))
     command = rng.choice(("index", "analyze", "augment"))
     few = ["--new-tokens", "auto"] if command == "augment" else []
-    return [command, str(data), "--tokenizer", str(folder), *few]
+    return [command, data, "--tokenizer", folder, *few]
 
 
 def _template(rng: random.Random, folder: Path) -> None:

@@ -1,88 +1,68 @@
 """Commands on a tokenizer folder that a stranger broke."""
 
-from __future__ import annotations
-
-import base64
+import copy
 import json
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.campaign.mutate import no_file, positions
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-if TYPE_CHECKING:
-    from tests.campaign.seeds import Seeds
+from tests.campaign.mutate import ODD, damage, dumps, mutate_bytes, mutate_json
+from tests.campaign.seeds import Seeds
 
-DEEP = "[" * 50_000 + "]" * 50_000
-ODD: list[Any] = [None, True, 0, -1, 2**31, 2**32 - 1, 10**30, 0.5, float("nan"), "", "a", "▁"]
-ODD += ["\ud800", "\0", "##", "é", [], [[]], {}, {"a": 1}, ["a", "b"], "x" * 5000]
-REGEXES = [
-    *("", "(", "(a+)+$", "a*", "(?=a)", ".*?", r"\p{L}+", "(?:a|aa)+x", r"\G", "[^", "(?<!a+)b")
-]
-PARTS: dict[str, list[dict[str, Any]]] = {
+REGEXES = (
+    "",
+    "(",
+    "(a+)+$",
+    "a*",
+    "(?=a)",
+    ".*?",
+    r"\p{L}+",
+    "(?:a|aa)+x",
+    r"\G",
+    "[^",
+    "(?<!a+)b",
+)
+PARTS: dict[str, list[Any]] = {
     "normalizer": [
+        *(normalizers.Prepend("▁"), normalizers.Prepend(""), normalizers.Strip()),
+        *(normalizers.Lowercase(), normalizers.Sequence([]), normalizers.ByteLevel()),
         {"type": "Precompiled", "precompiled_charsmap": "BAAAAP////8="},
-        {"type": "Prepend", "prepend": "▁"},
-        {"type": "Prepend", "prepend": ""},
-        {"type": "Strip", "strip_left": True, "strip_right": True},
-        {"type": "Lowercase"},
-        {"type": "Sequence", "normalizers": []},
-        {"type": "ByteLevel"},
     ],
     "pre_tokenizer": [
-        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
-        {"type": "FixedLength", "length": 0},
-        {"type": "Digits", "individual_digits": True},
-        {"type": "Sequence", "pretokenizers": []},
-        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        {"type": "UnicodeScripts"},
+        *(pre_tokenizers.Metaspace(), pre_tokenizers.FixedLength(0), pre_tokenizers.Digits(True)),
+        *(pre_tokenizers.Sequence([]), pre_tokenizers.ByteLevel(), pre_tokenizers.UnicodeScripts()),
     ],
     "decoder": [
-        {"type": "Strip", "content": "a", "start": 10**6, "stop": 10**6},
-        {"type": "CTC", "pad_token": "", "word_delimiter_token": "", "cleanup": True},
-        {"type": "WordPiece", "prefix": "", "cleanup": True},
-        {"type": "Replace", "pattern": {"Regex": ""}, "content": "b"},
-        {"type": "ByteFallback"},
-        {"type": "Sequence", "decoders": []},
+        *(decoders.Strip("a", 10**6, 10**6), decoders.CTC("", ""), decoders.WordPiece("")),
+        *(decoders.Replace(Regex(""), "b"), decoders.ByteFallback(), decoders.Sequence([])),
     ],
     "truncation": [
         {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 5}
     ],
     "post_processor": [
-        {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        {"type": "BertProcessing", "sep": ["x", 2**31], "cls": ["y", 2**31]},
+        *(processors.ByteLevel(), processors.BertProcessing(("x", 2**31), ("y", 2**31))),
         {"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}},
     ],
     "model": [
-        {"type": "Unigram", "unk_id": None, "vocab": [["a", -1.0], [" ", -2.0]]},
-        {"type": "Unigram", "unk_id": 0, "vocab": [["", 0.0]]},
-        {"type": "WordLevel", "unk_token": "x", "vocab": {"wake": 0}},
-        {
-            "type": "WordPiece",
-            "unk_token": "x",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 3,
-            "vocab": {"x": 0, "wake": 1, "##é": 2},
-        },
+        models.Unigram([("a", -1.0), (" ", -2.0)]),
+        models.Unigram([("", 0.0)], 0),
+        models.WordLevel({"wake": 0}, "x"),
+        models.WordPiece({"x": 0, "wake": 1, "##é": 2}, unk_token="x", max_input_chars_per_word=3),
     ],
 }
 
 State = dict[str, Any]
 
 
-def _any(rng: random.Random, state: State) -> None:
-    container, key = rng.choice(positions(state))
-    if rng.random() < 0.3:
-        del container[key]
-    else:
-        container[key] = rng.choice(ODD)
-
-
 def _part(rng: random.Random, state: State) -> None:
     name = rng.choice(list(PARTS))
-    state[name] = rng.choice(PARTS[name])
+    part = rng.choice(PARTS[name])
+    state[name] = part if isinstance(part, dict) else json.loads(part.__getstate__())
 
 
 def _regex(rng: random.Random, state: State) -> None:
@@ -99,7 +79,7 @@ def _regex(rng: random.Random, state: State) -> None:
 def _model(rng: random.Random, state: State) -> None:
     names = ["dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "merges"]
     names += ["fuse_unk", "byte_fallback", "ignore_merges", "vocab", "type"]
-    state["model"][rng.choice(names)] = rng.choice(ODD)
+    state["model"][rng.choice(names)] = copy.deepcopy(rng.choice(ODD))
 
 
 def _vocabulary(rng: random.Random, state: State) -> None:
@@ -119,42 +99,21 @@ def _added(rng: random.Random, state: State) -> None:
     state["added_tokens"].append(base | flags | {"content": content, "id": token})
 
 
-CHANGES: list[Callable[[random.Random, State], None]]
-CHANGES = [_any, _any, _any, _part, _regex, _model, _vocabulary, _added]
+CHANGES: tuple[Callable[[random.Random, State], None], ...]
+CHANGES = (_part, _regex, _model, _vocabulary, _added)
 
 
-def _json_file(rng: random.Random, path: Path) -> None:
+def _state(rng: random.Random, path: Path) -> None:
+    """Change a few things in a tokenizer.json."""
     state = json.loads(path.read_text())
-    if path.name != "tokenizer.json":
-        _any(rng, state)
-    for _ in range(rng.choice([1, 1, 1, 2, 3]) if path.name == "tokenizer.json" else 0):
-        try:
-            rng.choice(CHANGES)(rng, state)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            continue  # an earlier change took away what this one would change
-    path.write_text(json.dumps(state))
-
-
-def _bytes(rng: random.Random, path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    kind = rng.randrange(6)
-    if kind == 0:
-        del data[rng.randrange(len(data)) :]
-    elif kind == 1:
-        for _ in range(rng.randrange(1, 6)):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-    else:
-        whole = [b"", b"[]", b"\xff\xfe{}", DEEP.encode(), b"[" + bytes(data) + b"]", b"null"]
-        data = bytearray(rng.choice(whole))
-    path.write_bytes(data)
-
-
-def _tiktoken(rng: random.Random, folder: Path) -> str:
-    path = folder / "x.tiktoken"
-    lines = [base64.b64encode(bytes([n])) + b" %d\n" % n for n in range(256)]
-    lines[rng.randrange(256)] = rng.choice([b"", b"\xff\n", b"IQ== x\n", b"IQ== " + b"9" * 5000])
-    path.write_bytes(b"".join(lines))
-    return str(path)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        if rng.random() < 0.4:
+            state = mutate_json(rng, state)
+        else:
+            # An earlier change may have taken away what this one would change.
+            with suppress(KeyError, IndexError, TypeError, AttributeError):
+                rng.choice(CHANGES)(rng, state)
+    path.write_text(dumps(state))
 
 
 def _sentencepiece(rng: random.Random, folder: Path) -> str:
@@ -167,13 +126,11 @@ def _sentencepiece(rng: random.Random, folder: Path) -> str:
         field(1, field(1, name.encode()) + b"\x15\0\0\x80\xbf\x18" + bytes([kind]))
         for name, kind in zip(names, kinds, strict=True)
     )
-    spoilt = bytearray(data + field(2, b"\x18" + bytes([rng.choice([1, 2, 3])])))
+    data += field(2, b"\x18" + bytes([rng.choice([1, 2, 3])]))
     for _ in range(rng.randrange(4)):
-        spoilt[rng.randrange(2, len(spoilt))] = rng.randrange(256)
-    if rng.random() < 0.3:
-        del spoilt[rng.randrange(4, len(spoilt)) :]
+        data = mutate_bytes(rng, data)
     path = folder / "tokenizer.model"
-    path.write_bytes(spoilt)
+    path.write_bytes(data)
     return str(path)
 
 
@@ -181,29 +138,31 @@ def _broken(rng: random.Random, folder: Path) -> str:
     """Break a tokenizer folder; returns the path to give."""
     kind = rng.random()
     if kind < 0.1:
-        return rng.choice([_tiktoken, _sentencepiece])(rng, folder)
-    path = folder / ("tokenizer.json" if kind < 0.75 else "tokenizer_config.json")
+        return _sentencepiece(rng, folder)
+    if kind < 0.6:
+        _state(rng, folder / "tokenizer.json")
+        return str(folder)
+    path = folder / rng.choice(["tokenizer.json", "tokenizer_config.json"])
     if kind > 0.95:
         path = folder / rng.choice(["special_tokens_map.json", "chat_template.jinja"])
         path.write_text('{"eos_token": {"content": "<|endoftext|>", "lstrip": false}}')
-    how = rng.choices([_json_file, _bytes, no_file], [8, 2, 1])[0]
-    how(rng, path)
+    damage(rng, path)
     return str(folder)
 
 
-def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[str]:
+def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
     """Copy a tokenizer, break it, and return a command that reads it."""
-    folder = sandbox / "tokenizer"
+    folder, task = sandbox / "tokenizer", seeds.task
     shutil.copytree(seeds.tokenizer, folder)
     broken = _broken(rng, folder)
-    task = str(seeds.task)
+    augment = ["augment", task, "--tokenizer", broken, "--budget", "5"]
     return rng.choice(
         [
             ["analyze", task, "--tokenizer", broken],
-            ["augment", task, "--tokenizer", broken, "--budget", "5"],
-            ["augment", task, "--tokenizer", broken, "--budget", "5", "--export", "added"],
+            augment,
+            [*augment, "--export", "added"],
             ["index", task, "--tokenizer", broken],
-            ["vocab", broken, str(seeds.tokenizer), "--data", task],
-            ["vocab", str(seeds.tokenizer), broken, "--data", task],
+            ["vocab", broken, seeds.tokenizer, "--data", task],
+            ["vocab", seeds.tokenizer, broken, "--data", task],
         ]
     )

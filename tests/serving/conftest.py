@@ -1,0 +1,26 @@
+"""A task, and the engines that models are exported to."""
+
+import json
+
+import pytest
+
+from tasc.serving.table import EXPORTS
+from tests.pico import TEXTS
+
+ROWS = [dict(zip(("input", "output"), text.split("\n"), strict=True)) for text in TEXTS] * 20
+
+
+@pytest.fixture(scope="session")
+def task(tmp_path_factory):
+    """The folder of a task whose outputs recur."""
+    folder = tmp_path_factory.mktemp("task")
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
+    return folder
+
+
+@pytest.fixture(params=EXPORTS)
+def engine(request):
+    """Each engine, or the ones of an indirect parametrization, if its exports can be made here."""
+    if request.param == "llama-cpp":
+        pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
+    return request.param

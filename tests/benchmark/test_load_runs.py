@@ -94,10 +94,10 @@ def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_pat
     with serving(other) as url:
         given = ("load", task, "--endpoint", f"two={url}", "--concurrency", "2")
         found = done(capsys, *given, "--reference", first, "--output", second)
-        given += ("--output", tmp_path / "third", "--reference")
-        assert "other samples" in refused(capsys, *given, first, "--limit", 3)
+        third = (*given, "--output", tmp_path / "third", "--reference")
+        assert "other samples" in refused(capsys, *third, first, "--limit", 3)
         (second / "results.json").write_text("{}")
-        damaged = refused(capsys, *given, second)
+        damaged = refused(capsys, *third, second)
         assert "not a result of tasc bench or tasc load" in damaged
     equal = found["cells"][0]["equal"]
     assert equal == {"against": "first: one", "identical": 11, "of": 12, "different": [1]}

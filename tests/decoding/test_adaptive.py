@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -174,9 +175,8 @@ def test_adaptive_sizes_do_not_change_the_output(target, text):
     factory = method.prepare(Resources(misleading(plain), 0))
     for size in (1, 2):
         policy = Adaptive(COST)
-        asked = [
-            Request(p, lambda policy=policy: AdaptiveDrafter(factory(), policy)) for p in prompts
-        ]
+        drafter = partial(lambda policy: AdaptiveDrafter(factory(), policy), policy)
+        asked = [Request(p, drafter) for p in prompts]
         found = generate_all(
             target, asked, max_new_tokens=40, budget=method.budget, batch_size=size
         )

@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from typing import Any
 
 import jsonschema
 import numpy as np
@@ -213,7 +214,11 @@ def test_a_method_that_needs_a_grammar_says_so():
 
 
 def test_generate_keeps_to_a_schema(tmp_path, fast_tokenizer):
-    schema = {"type": "object", "properties": {"a": {"enum": ["x", "yes"]}}, "required": ["a"]}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {"enum": ["x", "yes"]}},
+        "required": ["a"],
+    }
     schema |= {"additionalProperties": False}
     path = tmp_path / "schema.json"
     path.write_text(json.dumps(schema))

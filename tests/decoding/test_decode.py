@@ -241,10 +241,12 @@ def test_a_draft_beyond_the_budget_is_refused(target, size):
 
 def test_requests_are_decoded_in_their_order_one_at_a_time(target):
     order: list[int] = []
-    asked = [
-        Request(ints(*range(1, 1 + n)), Autoregressive, on_tokens=lambda _, n=n: order.append(n))
-        for n in (3, 9, 1, 5)
-    ]
+
+    def request(n):
+        prompt = ints(*range(1, 1 + n))
+        return Request(prompt, Autoregressive, on_tokens=lambda _: order.append(n))
+
+    asked = [request(n) for n in (3, 9, 1, 5)]
     generate_all(target, asked, max_new_tokens=2)
     assert order == [3, 3, 9, 9, 1, 1, 5, 5]
 

@@ -1,6 +1,7 @@
 """Two toy vocabularies over a, b and c, a draft model that is a table, and all it can draw."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,7 +75,8 @@ def toy_pair(
 
     The draft token ``lost`` is never drafted, as one that FR-Spec prunes.
     """
-    a, b = ToyEncoding(target), ToyEncoding(draft)
+    a: Any = ToyEncoding(target)
+    b: Any = ToyEncoding(draft)
     size = len(b.strings)
     logits = np.random.default_rng(seed).normal(0, flat, (size + 1, size + 1, size))
     table = torch.from_numpy(logits.astype(np.float32))

@@ -11,7 +11,7 @@ import pytest
 from tasc_cli._command import INTERRUPTED, resumable
 
 from tasc.data.foreign import as_input_error
-from tasc.files import artefact, resume
+from tasc.files import artefact, folders
 from tasc.files.folders import publish
 from tests.test_artefact import make
 
@@ -69,7 +69,7 @@ def test_an_interrupt_while_checkpoints_are_deleted_leaves_none(tmp_path, monkey
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(resume, "discard", interrupted)
+    monkeypatch.setattr(folders, "discard", interrupted)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "out", "whole")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -54,10 +54,14 @@ def silenced(
 
 def no_bars() -> AbstractContextManager[None]:
     """Hide the Hub client's progress bars and retry messages during the block."""
-    from huggingface_hub import utils
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
-    bars = utils.disable_progress_bars, utils.enable_progress_bars
-    return silenced(["huggingface_hub"], not utils.are_progress_bars_disabled(), *bars)
+    shown = not are_progress_bars_disabled()
+    return silenced(["huggingface_hub"], shown, disable_progress_bars, enable_progress_bars)
 
 
 @contextmanager

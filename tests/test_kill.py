@@ -18,7 +18,7 @@ from tasc.commands import calls
 from tasc.commands.context import StepContext
 from tasc.data.foreign import as_input_error
 from tasc.decoding.drafters.ngram.options import IndexOptions
-from tasc.files import artefact, resume
+from tasc.files import artefact, folders
 from tasc.files.folders import publish
 from tests.cli import printed, tasc
 from tests.pico import make_base, make_tokenizer
@@ -152,7 +152,7 @@ def test_an_interrupt_while_checkpoints_are_deleted_leaves_none(tmp_path, monkey
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(resume, "discard", interrupted)
+    monkeypatch.setattr(folders, "discard", interrupted)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "out", "whole")
     assert_only(tmp_path / "out", "whole")

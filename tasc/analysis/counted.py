@@ -35,7 +35,6 @@ from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 TOP = 25  # most frequent word bigrams that are reported
-_N_WORDS = 4  # longest n-grams that are described
 FILE = "counted.safetensors"
 _RUN = re.compile(r"(input|output)\.(words|tokens)-[0-9]+")  # a file of the same folder
 _WORDS = ("letters", "ends", "first", "last")
@@ -131,6 +130,7 @@ def _tokens(
         return None, np.zeros(0, np.int64)
     counts = merge_counts([run for side in sides for run in side.runs])
     tokens = sum(side.tokens for side in sides)
+    spectra = enumerate(counts.spectra[:n_max], start=1)
     stats = TokenStats(
         samples=samples,
         tokens=tokens,
@@ -138,10 +138,7 @@ def _tokens(
         tokens_per_sample=tokens / max(samples, 1),
         longest=max(side.longest for side in sides),
         bytes_per_token=sum(side.text_bytes for side in sides) / max(tokens, 1),
-        ngrams=tuple(
-            describe(counts.spectra[n - 1], n, vocabulary)
-            for n in range(1, min(n_max, _N_WORDS) + 1)
-        ),
+        ngrams=tuple(describe(spectrum, n, vocabulary) for n, spectrum in spectra),
     )
     return stats, counts.dense(vocabulary)
 
@@ -151,16 +148,13 @@ def _words(samples: int, n_max: int, sides: Sequence[CountedSide], prefix: Path)
     for side in sides:
         words.take(side.words)
     counts = merge_counts(words.finish(), TOP)
-    pairs = counts.spectra[1]
+    pairs, spectra = counts.spectra[1], enumerate(counts.spectra[: max(n_max, 2)], start=1)
     return WordStats(
         samples=samples,
         words=total,
         distinct_words=len(counts.ids),
         words_per_sample=total / max(samples, 1),
-        ngrams=tuple(
-            describe(counts.spectra[n - 1], n, len(counts.ids))
-            for n in range(1, min(max(n_max, 2), _N_WORDS) + 1)
-        ),
+        ngrams=tuple(describe(spectrum, n, len(counts.ids)) for n, spectrum in spectra),
         top=tuple(
             (" ".join(map(words.word, ids)), count)
             for ids, count in zip(pairs.top_ids.tolist(), pairs.top_counts.tolist(), strict=True)

@@ -11,7 +11,8 @@ from tasc.analysis.entropy import WordStats, curve
 from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.outputs import Outputs
 from tasc.analysis.scan import scan
-from tasc.analysis.tokens import TokenStats, TopMerge, merged_counts, search, top_merges
+from tasc.analysis.tokens import TokenStats, TopMerge, merged_counts, request, top_merges
+from tasc.backend import merge_search
 from tasc.data.stream import Stream
 from tasc.progress import Progress, silent
 from tasc.report.record import Record
@@ -110,7 +111,7 @@ def _tokens(
     if found.input.tokens is None or found.output.tokens is None:
         return None
     most, size = max(options.new_tokens), len(tokenizer.vocabulary())
-    result = search(once, tokenizer, most, options, progress)
+    result = merge_search(request(once, tokenizer, most, options), progress)
     weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
     counts = np.bincount(once.encoded.tokens, weights, minlength=size)
     counts = counts.astype(np.int64)  # doubles are exact up to 2^53

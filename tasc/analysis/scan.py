@@ -18,7 +18,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.analysis.sample import RowSample, Sample
 from tasc.backend import WordCounter, write_counts
 from tasc.data.stream import Piece, Stream, pieces
-from tasc.execution.kept import Files, keep, read_files
+from tasc.execution.kept import Files, keep
 from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -190,4 +190,4 @@ def count_piece(tokenizer: LoadedTokenizer | None, piece: Piece) -> Files:
         counted.mkdir()
         made.mkdir()
         save_counted(count_rows(piece, tokenizer, counted), made)
-        return read_files(made)
+        return {file.name: file.read_bytes() for file in made.iterdir()}

@@ -7,9 +7,8 @@ import numpy as np
 from tasc.analysis.entropy import NgramStats
 from tasc.analysis.options import MergeSearchOptions
 from tasc.analysis.outputs import Distinct, Outputs
-from tasc.backend import MergeRequest, MergeResult, merge_search
+from tasc.backend import MergeRequest, MergeResult
 from tasc.backend.base import Int64
-from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 
 _SHOWN = 25
@@ -37,21 +36,10 @@ def expand(encoded: Encoded, positions: Int64) -> Encoded:
     return Encoded(encoded.tokens[np.arange(offsets[-1]) + shift], offsets)
 
 
-def search(
-    once: Outputs,
-    tokenizer: LoadedTokenizer,
-    budget: int,
-    options: MergeSearchOptions,
-    progress: Progress = silent,
-) -> MergeResult:
-    """Search for up to ``budget`` merges; they are nested, so one search covers all budgets."""
-    return merge_search(request(once, tokenizer, budget, options), progress)
-
-
 def request(
     once: Outputs, tokenizer: LoadedTokenizer, budget: int, options: MergeSearchOptions
 ) -> MergeRequest:
-    """Return the request of ``search``."""
+    """Ask for up to ``budget`` merges; they are nested, so one search covers all budgets."""
     return MergeRequest(
         tokens=once.encoded.tokens,
         offsets=once.encoded.offsets,

@@ -36,8 +36,7 @@ class Turn:
     @property
     def output(self) -> str:
         """The text of the answer."""
-        text: str = self.answer.get("content", "")
-        return text
+        return str(self.answer.get("content", ""))
 
 
 def recognised(

@@ -253,9 +253,8 @@ def read_table(source: Source, split: str) -> Table:
     """Read the columns of a split that ``source`` uses; raises the errors of ``load``."""
     if source.path.startswith(BUILTIN):
         return builtin.read(source, split)
-    if local.is_local(source.path):
-        return local.read(source, split)
-    return hub.read(source, split)
+    read = local.read if local.is_local(source.path) else hub.read
+    return read(source, split)
 
 
 def _fingerprint(examples: Sequence[Example], listed: Sequence[tuple[Words, ...] | None]) -> str:

@@ -50,16 +50,13 @@ _ADVICE = "pass a file, a folder or another dataset"
 
 
 def _check_reachable(path: str) -> None:
-    """Check for the dataset once: `datasets` retries for 20 s before it fails.
-
-    With HF_HUB_OFFLINE set there is no check, and a cached copy is used if there is one.
-    """
+    """Check for the dataset once: `datasets` retries for 20 s before it fails."""
     from huggingface_hub import HfApi, errors
 
     try:
         with quiet_datasets():
             HfApi().dataset_info(path, timeout=10)
-    except errors.OfflineModeIsEnabled:
+    except errors.OfflineModeIsEnabled:  # a cached copy is used if there is one
         return
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         raise InputError(

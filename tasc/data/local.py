@@ -27,7 +27,6 @@ _SPLIT_FILE = re.compile(
     r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet))(\.gz)?"
 )
 
-
 # An offset has the file's number in its upper bits. Below are the byte of a line, or the number of
 # a row and 16 bits to number the answers of a chat.
 _FILE = 48
@@ -48,9 +47,7 @@ class Span:
 
 def has_local_form(path: str) -> bool:
     """Whether ``path`` can only be meant as a file or folder, present or not."""
-    return (
-        path.startswith(("/", ".", "~")) or path.count("/") > 1 or _format(Path(path)) is not None
-    )
+    return path.startswith(("/", ".", "~")) or path.count("/") > 1 or bool(_format(Path(path)))
 
 
 def is_local(path: str) -> bool:
@@ -124,9 +121,8 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
 
     def first(name: str) -> object:
         one = replace(source, input_column=name, output_column=name, template="{input}")
-        return next(
-            (table.columns[name][0] for table in tables(one, split, 1) if table.length), None
-        )
+        rows = (table.columns[name] for table in tables(one, split, 1))
+        return next((row[0] for row in rows if row), None)
 
     return _names(files[0]), first
 
@@ -185,7 +181,10 @@ def _where(path: Path, at: Sequence[int], position: int) -> str:
 
 def _by_line(path: Path) -> bool:
     form = _format(path)
-    return form == "lines" or (form == "json" and not _starts_with_list(path))
+    if form == "json":
+        first = next(filter(str.strip, text_lines(path)), "")
+        return not first.lstrip().startswith("[")
+    return form == "lines"
 
 
 def _entries(span: Span) -> Iterator[Entry]:
@@ -204,13 +203,6 @@ def _lines(span: Span) -> Iterator[Entry]:
         if not isinstance(row, dict):
             raise _no_object(row, line_name(span.path, at))
         yield row, at
-
-
-def _starts_with_list(path: Path) -> bool:
-    for line in text_lines(path):
-        if line.strip():
-            return line.lstrip().startswith("[")
-    return False
 
 
 def _list(path: Path) -> Iterator[Entry]:

@@ -32,7 +32,6 @@ class Source:
     tools_column: str | None = None  # of a chat: the functions that the assistant may call
 
     def __post_init__(self) -> None:
-        """Check the template before any data is read."""
         if not self.path:
             raise InputError("the data source is empty: pass builtin:NAME, a path or a Hub id")
         names = [name for _, name, _ in template_parts(self.template) if name is not None]

@@ -53,8 +53,3 @@ def _write(files: Files, folder: Path) -> None:
         (new / name).write_bytes(contents)
     flush_below(new)
     new.rename(folder)
-
-
-def read_files(folder: Path) -> Files:
-    """Return the contents of the files in a folder by name."""
-    return {file.name: file.read_bytes() for file in folder.iterdir()}

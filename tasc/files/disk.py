@@ -52,14 +52,13 @@ def system_error(error: BaseException) -> OSError | None:
     That is a full disk anywhere in the chain of causes, or ``error`` itself. Libraries in Rust
     raise their own errors with the system's number in the text.
     """
-    first = found = _os_error(error)
     cause: BaseException | None = error
     while cause is not None:
         found = _os_error(cause)
         if found is not None and found.errno in _FULL:
             return found
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return first
+    return _os_error(error)
 
 
 def _os_error(error: BaseException) -> OSError | None:
@@ -71,11 +70,8 @@ def _os_error(error: BaseException) -> OSError | None:
 
 def _line(path: Path, error: OSError, size: int | None, instead: str) -> str:
     folder = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
-    if size is None:
-        written = sum(file.lstat().st_size for file in files_below(path))
-        amount = f"{_amount(written)} written"
-    else:
-        amount = f"{_amount(size)} needed"
+    written = sum(file.lstat().st_size for file in files_below(path))
+    amount = f"{_amount(written)} written" if size is None else f"{_amount(size)} needed"
     free = _amount(shutil.disk_usage(folder).free)
     what = f"cannot write {error.filename or path}: {error.strerror}"
     return f"{what} ({amount}, {free} free): {remedy(error, instead)}"

@@ -85,7 +85,11 @@ def _checked_key(handle: int, work: Path) -> str:
     """Return the key of the step that wrote the checkpoints, "" in a new folder."""
     if os.fstat(handle).st_uid != folders.owner_of_new(work.parent):
         raise InputError(_not_ours(work, "it belongs to another user"))
-    key = _read_key(handle)
+    key = ""
+    with suppress(OSError):
+        file = os.open(_KEY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
+        with open(file, "rb") as contents:  # noqa: PTH123
+            key = contents.read(65).decode("ascii", "replace")
     if not _HASH.fullmatch(key) and set(os.listdir(handle)) - {_KEY}:
         raise InputError(_not_ours(work, "it holds files tasc did not write"))
     return key
@@ -93,15 +97,6 @@ def _checked_key(handle: int, work: Path) -> str:
 
 def _not_ours(work: Path, reason: str | None) -> str:
     return f"{work} is not a folder of checkpoints ({reason}): move it, or choose another output"
-
-
-def _read_key(handle: int) -> str:
-    try:
-        file = os.open(_KEY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
-        with open(file, "rb") as contents:  # noqa: PTH123
-            return contents.read(65).decode("ascii", "replace")
-    except OSError:
-        return ""
 
 
 def _write_key(handle: int, key: str) -> None:
@@ -113,8 +108,5 @@ def _write_key(handle: int, key: str) -> None:
 
 
 def _has_checkpoints(work: Path) -> bool:
-    names = (file.relative_to(work) for file in files_below(work))
-    return any(
-        name != Path(_KEY) and not any(part.endswith(".tmp") for part in name.parts)
-        for name in names
-    )
+    names = {file.relative_to(work) for file in files_below(work)} - {Path(_KEY)}
+    return any(not any(part.endswith(".tmp") for part in name.parts) for name in names)

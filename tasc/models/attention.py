@@ -235,13 +235,9 @@ class _Heads:
         return mask.tril(keys - queries)[None, None]
 
     def _window(self, window: int, position_ids: torch.Tensor | None) -> torch.Tensor:
-        """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back.
-
-        Earlier keys are at their positions; ``position_ids`` (B, q) are the queries', as tree nodes
-        share positions.
-        """
+        """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back."""
         queries, keys = self.query.shape[2], self.key.shape[2]
-        every = torch.arange(keys, device=self.query.device)
+        every = torch.arange(keys, device=self.query.device)  # positions, except of tree nodes
         if position_ids is None:
             position_ids = every[None, keys - queries :]
         position_ids = position_ids[:, -queries:]  # Gemma 4 drops other queries before some layers

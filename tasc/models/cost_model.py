@@ -52,7 +52,6 @@ class CostModel:
     drafts_first: bool = field(default=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check that sizes rise from 1, and that seconds are positive and do not fall."""
         rising = self.sizes[:1] == (1,) and all(np.diff(self.sizes) > 0)
         if not rising or len(self.seconds) != len(self.sizes):
             raise InputError(

@@ -154,18 +154,14 @@ def _built(folder: Path, values: dict[str, Any], weights: dict[str, Tensor]) -> 
     for device in ("meta", "cpu"):
         with torch.device(device):
             head = DraftHead(config, fc_bias=fc_bias, qkv_bias=qkv_bias)
-        _fill(folder, head, weights)
+        try:
+            head.load_state_dict(weights)
+        except RuntimeError as error:
+            raise InputError(
+                f"draft head {folder}: not the weights of an EAGLE-1 or EAGLE-2 head: "
+                f"{one_line(error)}: fetch or train it again"
+            ) from error
     return head
-
-
-def _fill(folder: Path, head: DraftHead, weights: dict[str, Tensor]) -> None:
-    try:
-        head.load_state_dict(weights)
-    except RuntimeError as error:
-        raise InputError(
-            f"draft head {folder}: not the weights of an EAGLE-1 or EAGLE-2 head: "
-            f"{one_line(error)}: fetch or train it again"
-        ) from error
 
 
 # The keys of a published config.json that describe the layer.

@@ -111,8 +111,6 @@ def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:
 
 def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
     head, table = output_head(model), per_layer_table(model)
-    tensors = [model.get_input_embeddings().weight]
-    tensors += [] if is_tied(model) else [head.weight]
-    tensors += [] if table is None else [table.weight]
-    bias = getattr(head, "bias", None)
-    return tensors if bias is None else [*tensors, bias]
+    found = [model.get_input_embeddings().weight, None if is_tied(model) else head.weight]
+    found += [None if table is None else table.weight, getattr(head, "bias", None)]
+    return [tensor for tensor in found if tensor is not None]

@@ -29,15 +29,8 @@ def fuse(model: PreTrainedModel) -> None:
 
 def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
     own, mlp = layer.self_attn, layer.mlp
-    return [
-        own.q_proj,
-        own.k_proj,
-        own.v_proj,
-        own.o_proj,
-        mlp.gate_proj,
-        mlp.up_proj,
-        mlp.down_proj,
-    ]
+    attending = [own.q_proj, own.k_proj, own.v_proj, own.o_proj]
+    return [*attending, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
 
 
 def _norms(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
@@ -63,11 +56,10 @@ class FusedLayer:
     def __init__(self, layer: Any) -> None:  # noqa: ANN401 - a layer of any model
         """Take the weights of ``layer``, which stay where they are."""
         self.plain: Callable[..., torch.Tensor] = layer.forward
-        self.attention = layer.self_attn
+        own = self.attention = layer.self_attn
         norms = _norms(layer)
         self.weights = [None if norm is None else norm.weight.detach() for norm in norms]
-        self.d = self.attention.head_dim
-        own = self.attention
+        self.d = own.head_dim
         mistral = type(own).__name__ == "MistralAttention"  # one window for all layers
         self.window = getattr(own.config if mistral else own, "sliding_window", None)
         self.native = _native.Layer(

@@ -172,12 +172,9 @@ def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
 
 
 def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
-    """Return the logits (n, V) after each text, on the CPU, from one forward.
-
-    Texts are padded at the end, which a causal model does not see.
-    """
+    """Return the logits (n, V) after each text, on the CPU, from one forward."""
     whole = [t for t in texts if not any(len(o) > len(t) and o[: len(t)] == t for o in texts)]
-    width = max(map(len, whole))
+    width = max(map(len, whole))  # a causal model does not see padding at the end
     ids = torch.tensor([t + t[-1:] * (width - len(t)) for t in whole], device=model.device)
     logits = model(input_ids=ids, use_cache=False).logits
     row = [next(i for i, w in enumerate(whole) if w[: len(t)] == t) for t in texts]
@@ -186,10 +183,8 @@ def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
 
 
 def _by_tokens(model: PreTrainedModel, case: Case) -> torch.Tensor:
-    """Return the logits (n, V) after each text of a case, on the CPU, as ``generate`` has them.
-
-    Some recurrent layers compute single tokens and whole texts differently.
-    """
+    """Return the logits (n, V) after each text of a case, on the CPU, as ``generate`` has them."""
+    # Some recurrent layers compute single tokens and whole texts differently.
     texts, rows = case.texts(), {}
     for text in (texts[-2], texts[-1]):  # the chain, and the token after the accepted part
 
@@ -229,13 +224,9 @@ def _decoded(target: Target, cases: Sequence[Case]) -> torch.Tensor:
 
 
 def _error(logits: torch.Tensor, own: torch.Tensor) -> float:
-    """Return the largest error of a row of ``logits`` (r, V) against the first r of ``own``.
-
-    The root mean square over the row, as a share of the spread of all logits. Ignores tokens whose
-    own logits are not finite.
-    """
+    """Return the largest RMS error of a row of ``logits`` (r, V), relative to ``own``'s spread."""
     own = own[: len(logits)]
-    finite = own.isfinite()
+    finite = own.isfinite()  # other tokens are ignored
     gap = torch.where(finite, logits - own, 0).nan_to_num(nan=torch.inf)
     spread = own[finite].std(correction=0)
     worst = gap.square().mean(-1).sqrt().max()

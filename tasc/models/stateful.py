@@ -15,14 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import PreTrainedModel
-from transformers.cache_utils import (
-    Cache,
-    CacheLayerMixin,
-    DynamicCache,
-    LinearAttentionCacheLayerMixin,
-    LinearAttentionLayer,
-)
+from transformers import PreTrainedModel, cache_utils
 
 from tasc.errors import InputError
 from tasc.models.cache import KVCache, KVLayer
@@ -145,8 +138,9 @@ class _Decoded:
     """The cache of one sequence: keys, values and states of the tokens that it keeps."""
 
     def __init__(self, target: StatefulTarget, capacity: int) -> None:
-        like = DynamicCache(config=target.model.config.get_text_config()).layers
-        attention = [i for i, layer in enumerate(like) if isinstance(layer, CacheLayerMixin)]
+        like = cache_utils.DynamicCache(config=target.model.config.get_text_config()).layers
+        kind = cache_utils.CacheLayerMixin
+        attention = [i for i, layer in enumerate(like) if isinstance(layer, kind)]
         self.kv_cache = KVCache([0] * len(attention), capacity)
         self.kv_cache.open(1)
         self.states: dict[int, StateLayer | HeldState] = {
@@ -154,7 +148,7 @@ class _Decoded:
         }
         layers = list[Any](like)
         for i, layer in enumerate(like):
-            if isinstance(layer, LinearAttentionCacheLayerMixin):
+            if isinstance(layer, cache_utils.LinearAttentionCacheLayerMixin):
                 own = StateLayer(layer.number_of_states)
                 if i in attention:
                     own = _BothLayer(self.kv_cache, attention.index(i), layer.number_of_states)
@@ -180,18 +174,18 @@ class _Decoded:
         self.read = 0
 
 
-def _cache_class(model: PreTrainedModel) -> type[Cache]:
+def _cache_class(model: PreTrainedModel) -> type[cache_utils.Cache]:
     """Return the class of cache that a model accepts, which is its own for MiniMax."""
     names = vars(sys.modules[type(model).__module__]).values()
     own = [c for c in names if isinstance(c, type) and hasattr(c, "set_linear_cache")]
-    return type(own[0].__name__, (_LinearCache, *own), {}) if own else Cache
+    return type(own[0].__name__, (_LinearCache, *own), {}) if own else cache_utils.Cache
 
 
-class _LinearCache(Cache):  # type: ignore[misc]
+class _LinearCache(cache_utils.Cache):  # type: ignore[misc]
     """A cache in which MiniMax's lightning attention keeps its state in our layers."""
 
     def __init__(self, layers: list[Any]) -> None:
-        Cache.__init__(self, layers)
+        cache_utils.Cache.__init__(self, layers)
         self.linear_cache: list[Any] = []  # not used
 
     def set_linear_cache(self, layer: int, state: torch.Tensor) -> None:
@@ -202,7 +196,7 @@ class _LinearCache(Cache):  # type: ignore[misc]
         return state
 
 
-class StateLayer(LinearAttentionLayer):  # type: ignore[misc]
+class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
     """Convolution windows and recurrent states of one layer, as transformers' models use them."""
 
     def __init__(self, states: int = 1) -> None:

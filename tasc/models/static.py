@@ -131,10 +131,9 @@ class StaticTarget(Target):
             self.steps.clear()  # they refer to the old cache
             self.pool = None  # a pool that lost all its graphs accepts no new ones
         key = queries, keys, self.capture_hidden  # whether a graph stores hidden states is fixed
-        step = self.steps.get(key)
-        if step is None:
-            step = self.steps[key] = Step(self, queries, keys)
-        return step
+        if key not in self.steps:
+            self.steps[key] = Step(self, queries, keys)
+        return self.steps[key]
 
 
 class Step:

@@ -7,7 +7,6 @@ import numpy as np
 from tasc.backend.tree import tree_inputs
 
 Tree = tuple[np.ndarray, np.ndarray]  # tokens (n,) int32, parents (n,) int32
-Inputs = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 def after(prompt: np.ndarray, tree: Tree) -> Tree:
@@ -18,7 +17,7 @@ def after(prompt: np.ndarray, tree: Tree) -> Tree:
 
 def step_inputs(
     last: Sequence[int], trees: Sequence[Tree], lengths: np.ndarray, start: int, *, blind: bool
-) -> Inputs:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Return ids (B, q) and positions (B, q), int64, and the attention mask (B, 1, q, start + q).
 
     Query 0 is the ``last`` token of a sequence, query i + 1 node i of its tree. ``lengths`` (B,)

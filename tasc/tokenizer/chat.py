@@ -7,7 +7,7 @@ from typing import Any
 
 from tasc.data.chat import Message, Turn
 from tasc.data.corpus import Corpus, Example
-from tasc.data.foreign import json_object, one_line, text_of
+from tasc.data.foreign import one_line, text_of
 from tasc.errors import InputError
 from tasc.tokenizer.forked import Forked
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -104,20 +104,15 @@ class ChatTemplate:
 
 def _source(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
     """Return the chat template, a text or a list of named texts; None if there is none."""
-    files = tokenizer.files
-    if _FILE in files:
-        return text_of(files[_FILE], f"{tokenizer.path}: {_FILE}")
-    for name in (_OLD, _CONFIG):
-        config = json_object(files.get(name, b"{}"), f"{tokenizer.path}: {name}")
-        if isinstance(config.get("chat_template"), str | list):
-            return config["chat_template"]
-    return None
+    if _FILE in tokenizer.files:
+        return text_of(tokenizer.files[_FILE], f"{tokenizer.path}: {_FILE}")
+    stated = (tokenizer.config(name).get("chat_template") for name in (_OLD, _CONFIG))
+    return next((text for text in stated if isinstance(text, str | list)), None)
 
 
 def _special_tokens(tokenizer: LoadedTokenizer) -> dict[str, str]:
-    name = f"{tokenizer.path}: {_CONFIG}"
     found = {}
-    for key, entry in json_object(tokenizer.files.get(_CONFIG, b"{}"), name).items():
+    for key, entry in tokenizer.config(_CONFIG).items():
         content = entry.get("content") if isinstance(entry, dict) else entry
         if key.endswith("_token") and isinstance(content, str):
             found[key] = content

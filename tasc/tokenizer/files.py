@@ -14,12 +14,8 @@ from tasc.tokenizer.gguf import read_gguf
 from tasc.tokenizer.sentencepiece import is_sentencepiece, read_sentencepiece
 from tasc.tokenizer.tiktoken import is_tiktoken, read_tiktoken
 
-COMPANIONS = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-    "chat_template.json",
-)
+CONFIGS = ("tokenizer_config.json", "special_tokens_map.json")
+COMPANIONS = (*CONFIGS, "chat_template.jinja", "chat_template.json")
 _PAIRS = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 _LARGEST = 256 << 20  # bytes of a vocabulary; published ones have at most 35 million
 _LARGEST_COMPANION = 16 << 20

@@ -14,7 +14,7 @@ from tokenizers import Encoding, Tokenizer
 from tasc.data.foreign import as_input_error, json_object
 from tasc.errors import InputError
 from tasc.tokenizer.check import check_tokenizer
-from tasc.tokenizer.files import read_tokenizer
+from tasc.tokenizer.files import CONFIGS, read_tokenizer
 from tasc.tokenizer.token_bytes import special_tokens, token_strings
 from tasc.tokenizer.word_boundaries import cut_finely
 
@@ -27,7 +27,6 @@ _END_TOKENS = (
     "<|eot_id|>",
     "[SEP]",
 )
-_CONFIGS = ("tokenizer_config.json", "special_tokens_map.json")
 _ADVICE = "fix the tokenizer, or remove the text"
 # Limits of a batch: the library's encodings take 300 bytes and more per token.
 _BATCH = 4096  # texts
@@ -104,9 +103,9 @@ class LoadedTokenizer:
         if token is None or next(self._configured_ends(), None) == token:
             return self
         changed = {}
-        for name in _CONFIGS:
-            if name in self.files or name == _CONFIGS[0]:
-                config = self._config(name) | {"eos_token": token}
+        for name in CONFIGS:
+            if name in self.files or name == CONFIGS[0]:
+                config = self.config(name) | {"eos_token": token}
                 changed[name] = json.dumps(config, indent=2, ensure_ascii=False).encode() + b"\n"
         return replace(self, files=self.files | changed)
 
@@ -156,13 +155,14 @@ class LoadedTokenizer:
         return token_strings(self.tokenizer)
 
     def _configured_ends(self) -> Iterator[str]:
-        for name in _CONFIGS:
-            entry = self._config(name).get("eos_token")
+        for name in CONFIGS:
+            entry = self.config(name).get("eos_token")
             content = entry.get("content") if isinstance(entry, dict) else entry
             if isinstance(content, str):
                 yield content
 
-    def _config(self, name: str) -> dict[str, Any]:
+    def config(self, name: str) -> dict[str, Any]:
+        """Return the JSON object of a companion file, empty if there is none."""
         return json_object(self.files.get(name, b"{}"), f"{self.path}: {name}")
 
 

@@ -9,15 +9,8 @@ _TAIL = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 CL100K = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _TAIL
 QWEN2 = _SHORT + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + _TAIL
-O200K = "|".join(
-    [
-        f"{_CASED}*{_LOWER}+{_SHORT}?",
-        f"{_CASED}+{_LOWER}*{_SHORT}?",
-        r"\p{N}{1,3}",
-        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        _TAIL,
-    ]
-)
+_WORD = f"{_CASED}*{_LOWER}+{_SHORT}?|{_CASED}+{_LOWER}*{_SHORT}?"
+O200K = _WORD + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|" + _TAIL
 
 # By llama.cpp's name; each pattern splits the pieces of the one before it.
 _DIGITS = (r"\p{N}", GPT2)

@@ -29,6 +29,7 @@ class Encoding:
     ignore_merges: bool = True  # whether a pre-token that is a token is encoded without merging
 
 
+_END = "<|endoftext|>"
 _LLAMA3 = {
     "<|begin_of_text|>": 128000,
     "<|end_of_text|>": 128001,
@@ -37,22 +38,16 @@ _LLAMA3 = {
     "<|eot_id|>": 128009,
     "<|reserved_special_token_250|>": 128255,
 }
-_CHATML = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
+_CHATML = {_END: 151643, "<|im_start|>": 151644, "<|im_end|>": 151645}
 _FILL = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260}
+_CL100K = {_END: 100257, **_FILL, "<|endofprompt|>": 100276}
 # By the number of ranks, which differs between encodings.
 _ENCODINGS = {
-    50256: Encoding("gpt2", GPT2, {"<|endoftext|>": 50256}, "<|endoftext|>"),
-    100256: Encoding(
-        "cl100k_base",
-        CL100K,
-        {"<|endoftext|>": 100257, **_FILL, "<|endofprompt|>": 100276},
-        "<|endoftext|>",
-    ),
+    50256: Encoding("gpt2", GPT2, {_END: 50256}, _END),
+    100256: Encoding("cl100k_base", CL100K, _CL100K, _END),
     128000: Encoding("llama3", CL100K, _LLAMA3, "<|end_of_text|>"),
-    151643: Encoding("qwen2", QWEN2, _CHATML, "<|endoftext|>", normalize=True, ignore_merges=False),
-    199998: Encoding(
-        "o200k_base", O200K, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}, "<|endoftext|>"
-    ),
+    151643: Encoding("qwen2", QWEN2, _CHATML, _END, normalize=True, ignore_merges=False),
+    199998: Encoding("o200k_base", O200K, {_END: 199999, "<|endofprompt|>": 200018}, _END),
 }
 
 

@@ -12,16 +12,8 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from tasc.errors import UnavailableError
 from tasc.files.disk import writing
+from tasc.models.folder import files
 from tasc.models.folder.fetch import model_folder
-from tasc.models.folder.files import (
-    CODE,
-    CONFIG,
-    INDEX,
-    WEIGHTS,
-    read_json,
-    tensor_shapes,
-    weight_files,
-)
 from tasc.models.folder.quiet import quiet
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
@@ -52,39 +44,39 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
 
 
 def _add_unread(model: PreTrainedModel, folder: Path) -> None:
-    """Add the tensors of the model's checkpoint that its class does not read.
+    """Add the tensors of the checkpoint that the class does not read, such as vision towers.
 
-    These are vision towers and heads for several tokens. They get a shard of their own. The
-    configuration becomes the checkpoint's, with the model's as its text part.
+    The configuration becomes the checkpoint's, with the model's as its text part.
     """
     patterns = getattr(model, "_keys_to_ignore_on_load_unexpected", None)
     if not patterns or not model.name_or_path:
         return
     source, unread = model_folder(model.name_or_path), dict[str, torch.Tensor]()
-    for file in weight_files(source):
+    for file in files.weight_files(source):
         with safe_open(file, "pt") as held:
             names = [name for name in held.keys() if any(re.search(p, name) for p in patterns)]  # noqa: SIM118 - no dictionary
             unread |= {name: held.get_tensor(name) for name in names}
     if not unread:
         return
     _add_shard(unread, folder)
-    outer = read_json(source / CONFIG, f"model {source}")
+    outer = files.read_json(source / files.CONFIG, f"model {source}")
     if "text_config" in outer:
-        text = read_json(folder / CONFIG, f"model {folder}")
+        text = files.read_json(folder / files.CONFIG, f"model {folder}")
         text.pop("architectures", None)
         outer |= {"text_config": text, "tie_word_embeddings": text.get("tie_word_embeddings")}
-        _write_json(folder / CONFIG, {key: outer[key] for key in outer if key not in CODE})
+        plain = {key: value for key, value in outer.items() if key not in files.CODE}
+        _write_json(folder / files.CONFIG, plain)
 
 
 def _add_shard(tensors: dict[str, torch.Tensor], folder: Path) -> None:
-    if (folder / WEIGHTS).exists():
-        (folder / WEIGHTS).rename(folder / "model-read.safetensors")
+    if (folder / files.WEIGHTS).exists():
+        (folder / files.WEIGHTS).rename(folder / "model-read.safetensors")
     save_file(tensors, folder / "model-unread.safetensors", {"format": "pt"})
     shards = sorted(folder.glob("model-*.safetensors"))
-    names_of = {shard.name: tensor_shapes([shard], f"model {folder}") for shard in shards}
+    names_of = {shard.name: files.tensor_shapes([shard], f"model {folder}") for shard in shards}
     where = {name: shard for shard, names in names_of.items() for name in names}
     size = sum(shard.stat().st_size for shard in shards)
-    _write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": where})
+    _write_json(folder / files.INDEX, {"metadata": {"total_size": size}, "weight_map": where})
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
@@ -92,14 +84,11 @@ def _write_json(file: Path, content: dict[str, Any]) -> None:
 
 
 def _saveable(config: GenerationConfig) -> GenerationConfig:
-    """Return ``config``, reduced to its special tokens if transformers refuses to save it.
-
-    Some published models have a temperature without sampling.
-    """
+    """Return ``config``, reduced to its special tokens if transformers refuses to save it."""
     try:
         with quiet():
             config.validate(strict=True)
-    except ValueError:
+    except ValueError:  # some published models have a temperature without sampling
         return GenerationConfig(
             bos_token_id=config.bos_token_id,
             eos_token_id=config.eos_token_id,

@@ -90,10 +90,8 @@ class Run:
         return self._report(step)
 
     def _start(self, resume: bool) -> int:
-        """Load the newest checkpoint, or remove old ones; return the number of steps done.
-
-        The first process decides for all, as only its command line has --resume.
-        """
+        """Load the newest checkpoint, or remove old ones; return the number of steps done."""
+        # Only the command line of the first process has --resume.
         resume = self.group.total(resume * self.group.first) > 0
         work = Path(self.group.of_first(os.fspath(self.work.absolute())))
         state = checkpoint.newest(work, self.identity) if resume else None
@@ -115,7 +113,6 @@ class Run:
             parameter.copy_(tensors[name])
 
     def _check_same(self, step: int) -> None:
-        """Raise InputError if another process has a different run or a different step."""
         mine = f"{self.identity} {step}"
         if self.group.total(self.group.of_first(mine) != mine):
             raise InputError(

@@ -122,26 +122,18 @@ def _trainable(
 def _trainable_rows(
     model: PreTrainedModel, choice: TrainedRows, added: Sequence[NewEmbedding], tokens: np.ndarray
 ) -> list[int]:
-    """Return the rows of embedding and LM head to train, in order, always with the new tokens'.
-
-    An LM head with a bias cannot train rows (see ``lora.attach``), so without new tokens such a
-    model trains adapters alone.
-    """
+    """Return the rows of embedding and LM head to train, in order, always with the new tokens'."""
     rows = {token.new_id for token in added}
     if choice == "used":
         rows |= set(np.unique(tokens).tolist())
     elif choice == "all":
         rows |= set(range(model.get_input_embeddings().weight.shape[0]))
-    biased = getattr(output_head(model), "bias", None) is not None
+    biased = getattr(output_head(model), "bias", None) is not None  # see lora.attach
     return [] if biased and not added else sorted(rows)
 
 
 def _schedule(options: FinetuneOptions, device: torch.device, epoch_tokens: int) -> Schedule:
-    """Return the schedule, whose length may be set in tokens.
-
-    Tokens read, including prompts, measure the compute of a training: forward and backward of a
-    token cost the same with any vocabulary.
-    """
+    """Return the schedule; a length in tokens fixes the compute, whatever the vocabulary."""
     bfloat16 = multiplies_in_bfloat16(device, options.dtype, bf16=options.bf16)
     schedule = options.schedule(bfloat16=bfloat16)
     tokens = options.tokens
@@ -163,7 +155,6 @@ def _tokens_of(folder: Path) -> int:
 
 
 def _check_batch(options: FinetuneOptions, processes: int) -> None:
-    """Raise InputError if a step has no examples for some process."""
     schedule = options.schedule()
     if schedule.effective_batch // schedule.micro_batch < processes:
         raise InputError(

@@ -115,7 +115,10 @@ def _needed(vocabulary: _Vocabulary, used: set[int], model_rows: int | None = No
     tokenizer = vocabulary.tokenizer
     names = {i: token for token, i in vocabulary.ids.items()}
     special = {i for i in tokenizer.special_ids if model_rows is None or i < model_rows}
-    kept = used | special | {tokenizer.eos_id} | _alphabet(vocabulary)
+    spelling = {i for i, token in names.items() if BYTE_PIECE.fullmatch(token)}
+    if len(spelling) != 256:
+        spelling = {i for i, token in names.items() if len(token) == 1}
+    kept = used | special | {tokenizer.eos_id} | spelling
     parts = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}
     return kept | parts
 
@@ -152,13 +155,6 @@ def _derivation(token: str, ranks: dict[tuple[str, str], int], ids: dict[str, in
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
         found.add(symbols[i])
     return found
-
-
-def _alphabet(vocabulary: _Vocabulary) -> set[int]:
-    """Return the ids that spell any text: those of bytes, or else of single characters."""
-    bytes_ = {i for token, i in vocabulary.ids.items() if BYTE_PIECE.fullmatch(token)}
-    letters = {i for token, i in vocabulary.ids.items() if len(token) == 1}
-    return bytes_ if len(bytes_) == 256 else letters
 
 
 def _fill(kept: set[int], vocabulary: _Vocabulary, rows: int) -> None:

@@ -8,7 +8,8 @@ import pytest
 from tasc.analysis.entropy import renyi_bits
 from tasc.analysis.outputs import Distinct, Outputs
 from tasc.analysis.report import TaskReport, analyze
-from tasc.analysis.tokens import expand, merged_counts, search
+from tasc.analysis.tokens import expand, merged_counts, request
+from tasc.backend import merge_search
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.errors import InputError
 from tests.analysis.conftest import results_of
@@ -54,7 +55,7 @@ def test_token_counts_after_merging_add_up_to_the_search_s_own(corpus, tokenizer
     once = Outputs.encode(Distinct(texts.tolist(), weights), tokenizer, "added")
     spread = np.repeat(weights, np.diff(once.encoded.offsets))
     before = np.bincount(once.encoded.tokens, spread, 280).astype(np.int64)
-    result = search(once, tokenizer, 30, AnalyzeOptions(export="added"))
+    result = merge_search(request(once, tokenizer, 30, AnalyzeOptions(export="added")))
     assert len(result.merges) > 10
     for budget in range(len(result.merges) + 1):
         after = merged_counts(before, result, budget)

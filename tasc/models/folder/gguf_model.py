@@ -101,9 +101,9 @@ class _Model:
         self.header = header
         self.kind = header.get("general.architecture", str)
         if self.kind not in _CLASSES:
-            raise InputError(
-                f"{header.path} is a model of architecture {self.kind!r:.60}, but tasc reads GGUF "
-                f"files of {', '.join(_CLASSES)}: use the model's folder in transformers' format"
+            raise self._unsupported(
+                f"is a model of architecture {self.kind!r:.60}, but tasc reads GGUF files of "
+                f"{', '.join(_CLASSES)}"
             )
         self.sizes = self._sizes()
         self._check_plain()
@@ -142,6 +142,10 @@ class _Model:
             "max_position_embeddings": self._size("context_length"),
         }
 
+    def _unsupported(self, what: str) -> InputError:
+        advice = "use the model's folder in transformers' format"
+        return InputError(f"{self.header.path} {what}: {advice}")
+
     def _get(self, name: str, kind: type[_T], default: _T | None = None) -> _T:
         return self.header.get(f"{self.kind}.{name}", kind, default)
 
@@ -157,18 +161,14 @@ class _Model:
     def _check_plain(self) -> None:
         """Raise InputError for a part that would be ignored."""
         scaling, size = self._get("rope.scaling.type", str, "none"), self.sizes["head_dim"]
+        rotated = self._get("rope.dimension_count", int, size)
         for what, found in {
             "experts": self._get("expert_count", int, 0),
             f"rotary positions of type {scaling!r:.60}": scaling != "none",
-            "rotary positions in a part of each head": (
-                self._get("rope.dimension_count", int, size) != size
-            ),
+            "rotary positions in a part of each head": rotated != size,
         }.items():
             if found:
-                raise InputError(
-                    f"{self.header.path} has {what}, which tasc does not read from GGUF files: use "
-                    "the model's folder in transformers' format"
-                )
+                raise self._unsupported(f"has {what}, which tasc does not read from GGUF files")
 
     def _rope(self) -> dict[str, Any]:
         """Return the rotary positions: plain, or Llama 3's, if the file has exactly its factors."""
@@ -180,10 +180,7 @@ class _Model:
         factor = float(found.max())
         expected = _llama3_factors(theta, self.sizes["head_dim"], factor)
         if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-3):
-            raise InputError(
-                f"{self.header.path} has factors of rotary positions that are not Llama 3's: use "
-                "the model's folder in transformers' format"
-            )
+            raise self._unsupported("has factors of rotary positions that are not Llama 3's")
         scaled = {"rope_type": "llama3", "factor": factor} | _LLAMA3
         return plain | scaled | {"original_max_position_embeddings": _ORIGINAL}
 
@@ -213,10 +210,7 @@ class _Model:
         block, _, rest = stem.partition(".")
         number, _, part = rest.partition(".")
         if block != "blk" or not number.isdecimal() or part not in _LAYER:
-            raise InputError(
-                f"{self.header.path} has the tensor {given!r:.60}, which tasc does not know: use "
-                "the model's folder in transformers' format"
-            )
+            raise self._unsupported(f"has the tensor {given!r:.60}, which tasc does not know")
         return f"model.layers.{int(number)}.{_LAYER[part]}.{kind}"
 
     def _tensor(self, name: str) -> TensorInfo:

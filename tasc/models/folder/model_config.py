@@ -212,11 +212,8 @@ def _check_references(what: str, config: dict[str, Any]) -> None:
 
 
 def _leaves(value: object, lasting: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
-    """Yield each scalar with the nearest key above it, without recursion.
-
-    A key that ends with one of ``lasting`` is that of all scalars below it.
-    """
-    stack = [("", value)]
+    """Yield each scalar with its nearest key, or the key above it that ends with ``lasting``."""
+    stack = [("", value)]  # not recursion: the file may be nested deeply
     while stack:
         key, item = stack.pop()
         if isinstance(item, dict):

@@ -43,7 +43,6 @@ def attach(
     Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
     not a layer, and for a model that PEFT cannot adapt.
     """
-    kind = type(model).__name__
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -57,8 +56,8 @@ def attach(
             adapted = get_peft_model(model, config)
     except ValueError as error:  # PEFT rejects models on which adapters do not work
         raise InputError(
-            f"{kind} takes no adapters: {one_line(error)}: choose a model whose layers are all "
-            "attention layers"
+            f"{type(model).__name__} takes no adapters: {one_line(error)}: choose a model whose "
+            "layers are all attention layers"
         ) from error
     for parameter in adapted.parameters():
         if parameter.requires_grad:
@@ -80,12 +79,12 @@ def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
     for name, module in model.named_modules():
         if not isinstance(module, TrainableTokensLayer | LoraLayer):
             continue
-        target = name.removeprefix(_PREFIX).removesuffix(".token_adapter") + ".weight"
-        weight = plain.get_parameter(target)
-        if _is_transposed(module, plain.get_submodule(target.removesuffix(".weight"))):
-            weight = weight.T
+        target = name.removeprefix(_PREFIX).removesuffix(".token_adapter")
+        layer, weight = plain.get_submodule(target), plain.get_parameter(f"{target}.weight")
         if isinstance(module, LoraLayer):
             base = _base_weight(module)
+            if isinstance(layer, Conv1D) and not isinstance(module.get_base_layer(), Conv1D):
+                weight = weight.T  # as GPT-2's in 4 bits
             weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base))
         else:
             ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)
@@ -126,13 +125,6 @@ def _linear_layers(model: PreTrainedModel) -> list[str]:
     ]
 
 
-def _is_transposed(adapted: torch.nn.Module, plain: torch.nn.Module) -> bool:
-    """Return whether a layer's weight is the transpose of the plain one, as GPT-2's in 4 bits."""
-    if not isinstance(adapted, LoraLayer):
-        return False
-    return isinstance(plain, Conv1D) and not isinstance(adapted.get_base_layer(), Conv1D)
-
-
 def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, list[int]] | None:
     """Return the rows by module; PEFT itself trains a tied LM head with the embedding."""
     if not ids:
@@ -144,12 +136,9 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
             f"{type(model).__name__} has an LM head with a bias, so it cannot learn new tokens: "
             "leave out --augmented"
         )
-    rows = {_last(names[model.get_input_embeddings()]): list(ids)}
-    table = per_layer_table(model)
-    for module in (None if is_tied(model) else head, table):
-        if module is not None:
-            rows[_last(names[module])] = list(ids)
-    return rows
+    own_head = None if is_tied(model) else head
+    trained = (model.get_input_embeddings(), own_head, per_layer_table(model))
+    return {_last(names[module]): list(ids) for module in trained if module is not None}
 
 
 def _base_weight(adapted: LoraLayer) -> torch.Tensor:

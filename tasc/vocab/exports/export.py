@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer, models
 
-from tasc.data.foreign import json_object
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import MARK
@@ -99,12 +98,9 @@ def supported_export(base: LoadedTokenizer) -> Export:
 
 
 def companions(base: LoadedTokenizer) -> dict[str, bytes]:
-    """Return the base tokenizer's other files, with the generic tokenizer class.
-
-    The class of a model family builds its own pre-tokenizer and would drop the exported one.
-    """
+    """Return the base tokenizer's other files, with the generic tokenizer class."""
     files = {name: content for name, content in base.files.items() if name != "tokenizer.json"}
-    config = json_object(files.get(_CONFIG, b"{}"), f"{base.path}: {_CONFIG}")
+    config = base.config(_CONFIG)
     for stale in ("added_tokens_decoder", "add_prefix_space"):
         config.pop(stale, None)
     if "eos_token" not in config and "special_tokens_map.json" not in files:
@@ -126,11 +122,9 @@ def _extend_model(
 ) -> None:
     """Add entries with these ids to the vocabulary of a tokenizer.json's model.
 
-    BPE: with ``ignore_merges``, a pre-token that is in the vocabulary becomes one token; ``rules``
-    are merges of the lowest priority, for pairs inside a pre-token. This changes a base
-    tokenization in one case: a base token that its own merges never produce is now produced for a
-    pre-token that spells it. Trained vocabularies have hardly any; ``augment`` reports the outputs
-    with a changed base id as ``changed``.
+    BPE: ``ignore_merges`` changes a base tokenization in one case: a base token that its own merges
+    never produce is now produced for a pre-token that spells it. Trained vocabularies have hardly
+    any; ``augment`` reports the outputs with a changed base id as ``changed``.
 
     Unigram: the score of a new piece is the sum of the base pieces that it replaces, plus a small
     bonus for each token it saves. So it wins only where the base tokenizer would produce those
@@ -159,12 +153,8 @@ def _extend_unigram(
     for text, position in ordered:
         if position < len(vocabulary):
             continue  # an added token that is a piece already
-        vocabulary.append([text, _score(model.tokenize(text), text, scores, worst)])
-
-
-def _score(tokens: Sequence[Any], text: str, scores: Mapping[str, float], worst: float) -> float:
-    """Return the score of the best path of base pieces, plus the bonus."""
-    known = [token.value for token in tokens if token.value in scores]
-    unknown = len(text) - sum(map(len, known))
-    path = sum(scores[piece] for piece in known) + unknown * worst
-    return path + _BONUS * (len(tokens) - 1)
+        tokens = model.tokenize(text)  # the best path of base pieces
+        known = [token.value for token in tokens if token.value in scores]
+        unknown = len(text) - sum(map(len, known))
+        path = sum(scores[piece] for piece in known) + unknown * worst
+        vocabulary.append([text, path + _BONUS * (len(tokens) - 1)])

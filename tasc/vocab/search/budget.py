@@ -121,10 +121,7 @@ def budget_curve(
 
 
 def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:
-    """Return, for M = 0, 1, ..., the fewest merges that leave M live tokens, and sum f / (f + 1).
-
-    The last value is M and the sum after all merges.
-    """
+    """Return the fewest merges that leave M = 0, 1, ... live tokens, and their sums f / (f + 1)."""
     lengths, risks = [0], [0.0]
     known: dict[int, float] = {}
     total, end = 0.0, 0
@@ -137,7 +134,7 @@ def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tup
             lengths.append(length)
             risks.append(total)
         end = len(live)
-    return np.array(lengths), np.array(risks), (end, total)
+    return np.array(lengths), np.array(risks), (end, total)  # the pair is after all merges
 
 
 def _steps(tokens: Sequence[int], samples: int) -> np.ndarray:

@@ -50,15 +50,6 @@ class Choice:
     whole: bool  # whether they come from the end of a search, as whole outputs
 
 
-@dataclass(frozen=True)
-class _End:
-    """The end of a search that ran until no merge was left."""
-
-    choice: Choice
-    tokens: int  # of the outputs that are measured
-    complete: bool  # whether every recurring output is one token
-
-
 class Refiner:
     """Finds tokens that the exported tokenizer really produces on the outputs.
 
@@ -88,7 +79,7 @@ class Refiner:
         self._min_reward = math.ceil(options.min_gain * tokens)
         self._intermediate: set[bytes] = set()
         self._banned: set[bytes] = set()
-        self._end: _End | None = None  # valid until tokens are dropped
+        self._end: tuple[Choice, int, bool] | None = None  # valid until tokens are dropped
 
     def run(self, name: str, budget: int) -> Refined:
         """Refine until no token is unused; ``name`` is that of the data, for errors.
@@ -135,14 +126,13 @@ class Refiner:
         """
         chosen = select(searched, self._vocabulary, self._intermediate, budget)
         if self._outputs.fit(budget):
-            if self._end is None:
-                self._end = self._search_to_the_end()
-            end = self._end
-            if 0 < len(end.choice.selection.tokens) <= budget:
+            self._end = self._end or self._search_to_the_end()
+            whole, fewest, complete = self._end
+            if 0 < len(whole.selection.tokens) <= budget:
                 partial = searched.first(chosen.length)
                 tokens = replayed(partial, self._held_out or self._outputs)[-1]
-                if end.tokens < tokens or (end.tokens == tokens and end.complete):
-                    return end.choice
+                if fewest < tokens or (fewest == tokens and complete):
+                    return whole
         return Choice(searched, chosen, whole=False)
 
     def search_for(self, budget: int, least: int = 0) -> MergeResult:
@@ -155,16 +145,18 @@ class Refiner:
                 return result
             merges *= 2
 
-    def _search_to_the_end(self) -> _End:
+    def _search_to_the_end(self) -> tuple[Choice, int, bool]:
+        """Return the end of a search, the number of tokens there, and whether it is complete.
+
+        It is complete if every recurring output is one token.
+        """
         result = self.search(len(self._outputs.encoded.tokens))
         recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
         often = replace(self._outputs, weights=recurring)
         selection = select(result, self._vocabulary, self._intermediate, None)
-        return _End(
-            Choice(result, selection, whole=True),
-            tokens_at_the_end(result, self._outputs, self._held_out),
-            complete=replayed(result, often)[-1] == often.count > 0,
-        )
+        tokens = tokens_at_the_end(result, self._outputs, self._held_out)
+        complete = replayed(result, often)[-1] == often.count > 0
+        return Choice(result, selection, whole=True), tokens, complete
 
     def search(self, budget: int) -> MergeResult:
         """Search once for up to ``budget`` tokens; the merges are nested."""
@@ -180,21 +172,22 @@ class Refiner:
         return merge_search(refined, self._progress)
 
     def _check_budget(self, result: MergeResult, chosen: int, name: str, budget: int) -> None:
-        if chosen < (1 if self._options.min_gain else budget):
-            most = most_tokens(result, len(self._vocabulary))
-            advice = (
-                f"use --new-tokens {most} or auto" if most else "use more outputs or a higher --pcs"
-            )
-            if self._options.min_gain:
-                raise InputError(
-                    f"{name}: no n-gram passes PCS < {self._options.pcs} and saves "
-                    f"{self._options.min_gain:g} of the tokens: use a lower --min-gain"
-                )
+        pcs, gain = self._options.pcs, self._options.min_gain
+        if chosen >= (1 if gain else budget):
+            return
+        if gain:
             raise InputError(
-                f"{name}: {budget} new tokens are more than the {most} n-grams that "
-                f"recur in {int(self._outputs.weights.sum())} outputs and pass "
-                f"PCS < {self._options.pcs}: {advice}"
+                f"{name}: no n-gram passes PCS < {pcs} and saves {gain:g} of the tokens: use a "
+                "lower --min-gain"
             )
+        most = most_tokens(result, len(self._vocabulary))
+        advice = (
+            f"use --new-tokens {most} or auto" if most else "use more outputs or a higher --pcs"
+        )
+        raise InputError(
+            f"{name}: {budget} new tokens are more than the {most} n-grams that recur in "
+            f"{self._outputs.count} outputs and pass PCS < {pcs}: {advice}"
+        )
 
     def _shortfall(self, requested: int, added: int, whole: bool) -> str | None:
         if added >= requested:

@@ -81,9 +81,9 @@ def _described(
     if options.sampling is None or options.verify == "sampled":
         progress("checking that outputs are equal", 0, 0)
         matches = lossless.matches(cells, options)
-    quality = test.outputs, options.metrics, options.delimiter
-    pairs = zip(cells, matches, strict=True)
-    return tuple(record.describe(cell, match, *quality) for cell, match in pairs)
+    scored_by = test.outputs, options.metrics, options.delimiter
+    compared = zip(cells, matches, strict=True)
+    return tuple(record.describe(cell, match, *scored_by) for cell, match in compared)
 
 
 def _samples(test: Corpus) -> tuple[Sample, ...]:

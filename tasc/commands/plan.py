@@ -187,7 +187,7 @@ class _Steps:
         return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
 
     def _values(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options of a step, with those of the recipe and of the command line."""
+        """Return the options of a step, completed by the recipe, changed by the command line."""
         # Where the top level is wrong the steps are checked all the same, with some data.
         data = self.recipe.data if self.recipe else Task(path=f"{BUILTIN}stdlib-tokens")
         seed, asked = self.recipe.seed if self.recipe else 0, self.overrides

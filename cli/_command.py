@@ -6,7 +6,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from traceback import clear_frames
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -28,7 +28,7 @@ INTERRUPTED = 130  # 128 + SIGINT
 def register_all(app: typer.Typer) -> None:
     """Register every command with ``app``, in the order of the table."""
     for command in COMMANDS.values():
-        run = partial(_run_step if command.call else _run_other, command)
+        run = partial(_run_step if command.report else _run_other, command)
         register(app, command.name, command.help, command.kind, run)
 
 
@@ -53,15 +53,11 @@ def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None
         return
     folder = output_folder(flags, command.name)
     check_output(folder, force=flags.force)
+    resume: bool | Literal["only"] = "only" if flags.resume else "resume" not in options.flags
     kept = resumable(work_of(folder).exists, "a checkpoint is saved", "--resume")
     with kept, show_progress() as progress:
         done = run_step(
-            options,
-            folder,
-            force=flags.force,
-            resume="only" if flags.resume else "resume" not in options.flags,
-            progress=progress,
-            tell=note,
+            options, folder, force=flags.force, resume=resume, progress=progress, tell=note
         )
     if flags.json:
         print_json(done.report.to_dict())

@@ -30,16 +30,17 @@ def next_command(options: Any, folder: Path, report: Any) -> str:  # noqa: ANN40
 def _after_analyze(options: "AnalyzeOptions", report: "AnalysisResults") -> str:
     """Follow the verdict. Nothing follows "neither" and "too little data"."""
     choice, tokenizer = report.verdict.choice, options.tokenizer or options.model
+    model = options.model or _model_of(options.tokenizer)
     if choice in ("neither", "too little data"):
         return ""
     if tokenizer is None:
         return _line("analyze", options, "--tokenizer", _MODEL)
     if not _has_test(options):
-        return _line("init", options, "--model", _model(options))
+        return _line("init", options, "--model", model)
     if choice == "TASC-spec":
         assert report.drafting is not None
         methods = ("--method", "ar", "--method", report.drafting.best.method)
-        return _line("bench", options, "--model", _model(options), *methods)
+        return _line("bench", options, "--model", model, *methods)
     return _line("augment", options, "--tokenizer", tokenizer, "--new-tokens", "auto")
 
 
@@ -49,8 +50,8 @@ def _after_augment(options: "AugmentOptions", folder: Path, report: "AugmentRepo
         models = ("--model", options.tokenizer, "--model", str(folder))
         measured = (folder / "model").is_dir() and _has_test(options)
         return _line("bench", options, *models) if measured else ""
-    model = ("--model", options.tokenizer) if _is_model(options.tokenizer) else ("--model", _MODEL)
-    return _line("finetune", options, *model, "--augmented", str(folder), "--merge")
+    model = _model_of(options.tokenizer)
+    return _line("finetune", options, "--model", model, "--augmented", str(folder), "--merge")
 
 
 def _after_finetune(options: "FinetuneOptions", folder: Path) -> str:
@@ -62,9 +63,8 @@ def _after_finetune(options: "FinetuneOptions", folder: Path) -> str:
         return _line("bench", options, "--model", options.model, *head)
     if not options.merge:
         return ""
-    return _line(
-        "bench", options, "--model", str(folder), "--method", "ar", "--method", "tasc-spec"
-    )
+    methods = ("--method", "ar", "--method", "tasc-spec")
+    return _line("bench", options, "--model", str(folder), *methods)
 
 
 def _line(command: str, options: "StepOptions", *words: str) -> str:
@@ -80,16 +80,11 @@ def _line(command: str, options: "StepOptions", *words: str) -> str:
     return shlex.join(["tasc", command, written["path"], *words, *named])
 
 
-def _model(options: "AnalyzeOptions") -> str:
-    if options.model is not None:
-        return options.model
-    return options.tokenizer if options.tokenizer and _is_model(options.tokenizer) else _MODEL
-
-
-def _is_model(text: str) -> bool:
-    """Return whether a tokenizer comes with a model, as most on the Hub do."""
-    folder = Path(text)
-    return not folder.exists() or (folder / "config.json").is_file()
+def _model_of(tokenizer: str | None) -> str:
+    """Return a tokenizer if it comes with a model, as most on the Hub do; else MODEL."""
+    folder = Path(tokenizer or "")
+    has_model = not folder.exists() or (folder / "config.json").is_file()
+    return tokenizer if tokenizer and has_model else _MODEL
 
 
 def _has_test(options: "StepOptions") -> bool:

@@ -95,11 +95,10 @@ def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
     known = source.default.model_dump() if source.default and not needed else {}
     for name, info in Data.model_fields.items():
         option, group = name.replace("_", "-"), 3
+        default = known.get(name, ... if info.is_required() else info.default)
         if name == "path":
             option, group = shell.name or "source", 0 if needed else 1
-        default = known.get(name, ... if info.is_required() else info.default)
-        if name == "path" and not needed:
-            default = known.get(name)
+            default = ... if needed else known.get(name)
         help, shell = info.description or "", _shell(info)
         yield Typed(name, option, info.annotation, default, help, shell, group, of_data=True)
 

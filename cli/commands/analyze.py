@@ -2,22 +2,21 @@
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tasc.analysis.entropy import WordStats
+from tasc.analysis.report import TokenReport
+from tasc.benchmark.results.analysis import AnalysisResults
+from tasc.benchmark.results.prediction import StepFigures
+from tasc.benchmark.results.search import Costs, Drafting, ServedDrafts, Structured
+from tasc.vocab.search.budget import Point
+from tasc.vocab.search.predict import BudgetPoint
+from tasc.vocab.trim import TrimPoint
 
 from .._console import say, speedup_text, table, table_of, warn_of_rough
 
-if TYPE_CHECKING:
-    from tasc.analysis.entropy import WordStats
-    from tasc.analysis.report import TokenReport
-    from tasc.benchmark.results.analysis import AnalysisResults
-    from tasc.benchmark.results.prediction import StepFigures
-    from tasc.benchmark.results.search import Costs, Drafting, ServedDrafts, Structured
-    from tasc.vocab.search.budget import Point
-    from tasc.vocab.search.predict import BudgetPoint
-    from tasc.vocab.trim import TrimPoint
-
 # The columns of a table of simulated drafts.
-_FIGURES: "dict[str, Callable[[StepFigures], str]]" = {
+_FIGURES: dict[str, Callable[[StepFigures], str]] = {
     "tokens/step": lambda d: f"{d.tokens_per_step:.2f}",
     "95 % CI": lambda d: "{:.2f}–{:.2f}".format(*d.interval) if d.interval else "too few",
     "steps/output": lambda d: f"{d.steps_per_output:.2f}",
@@ -25,7 +24,7 @@ _FIGURES: "dict[str, Callable[[StepFigures], str]]" = {
 }
 
 
-def show(found: "AnalysisResults") -> None:
+def show(found: AnalysisResults) -> None:
     """Print bigrams (Table 1 of the paper), tokens, predictions and the verdict."""
     _show_bigrams(found)
     parts: tuple[tuple[object, Callable[[Any], None]], ...] = (
@@ -45,7 +44,7 @@ def show(found: "AnalysisResults") -> None:
         say(f"  {reason}")
 
 
-def _show_bigrams(found: "AnalysisResults") -> None:
+def _show_bigrams(found: AnalysisResults) -> None:
     has_change = round(found.input.bigrams.entropy_bits, 2) > 0
     change = f"{found.entropy_change:+z.1%}" if has_change else "-"
     dropped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
@@ -57,13 +56,13 @@ def _show_bigrams(found: "AnalysisResults") -> None:
     )
 
 
-def _bigram_row(name: str, side: "WordStats") -> list[str]:
+def _bigram_row(name: str, side: WordStats) -> list[str]:
     found = side.bigrams
     figures = [f"{found.entropy_bits:.2f}", f"{found.distinct:,}", f"{found.n80:,}"]
     return [name, *figures, f"{side.words_per_sample:.1f}"]
 
 
-def _show_tokens(tokens: "TokenReport") -> None:
+def _show_tokens(tokens: TokenReport) -> None:
     table_of(
         f"Tokens of {tokens.tokenizer} ({tokens.vocabulary:,} in the vocabulary)",
         [(n, s, s.ngrams[0]) for n, s in (("input", tokens.input), ("output", tokens.output))],
@@ -79,7 +78,7 @@ def _show_tokens(tokens: "TokenReport") -> None:
     )
 
 
-def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
+def _show_budgets(budgets: tuple[BudgetPoint, ...]) -> None:
     table_of(
         "TASC-ft: predicted from one merge search on the training outputs",
         budgets,
@@ -94,13 +93,13 @@ def _show_budgets(budgets: "tuple[BudgetPoint, ...]") -> None:
     say("Step ratio: decoding steps per output without new tokens, divided by steps with them.")
 
 
-def _show_recommended_size(recommended: "Point") -> None:
+def _show_recommended_size(recommended: Point) -> None:
     size = recommended.budget
     why = "as tasc augment --new-tokens auto chooses it" if size else "as none is likely to pay"
     say(f"Recommended size: {size:,} new token{'' if size == 1 else 's'}, {why}")
 
 
-def _show_trim(points: "tuple[TrimPoint, ...]") -> None:
+def _show_trim(points: tuple[TrimPoint, ...]) -> None:
     table_of(
         "A smaller vocabulary, predicted by the weights that a step reads",
         points,
@@ -114,7 +113,7 @@ def _show_trim(points: "tuple[TrimPoint, ...]") -> None:
     say("tasc augment --trim --rows N keeps N tokens, and with them all that the task uses.")
 
 
-def _show_drafting(drafting: "Drafting") -> None:
+def _show_drafting(drafting: Drafting) -> None:
     if drafting.cost:
         _show_cost(drafting.cost)
         key, title = "speedup", "best settings by predicted speed-up"
@@ -134,13 +133,13 @@ def _show_drafting(drafting: "Drafting") -> None:
         say(f"Best: --method {drafting.best.method}")
 
 
-def _show_cost(cost: "Costs") -> None:
+def _show_cost(cost: Costs) -> None:
     sizes = [(k, t) for k, t in zip(cost.sizes, cost.seconds, strict=True) if k > 1]
     figures = ", ".join(f"{t / cost.seconds[0]:.2f} for {k}" for k, t in sizes[::2])
     say(f"Cost of a forward on this machine, relative to one token: {figures} tokens")
 
 
-def _show_structured(found: "Structured") -> None:
+def _show_structured(found: Structured) -> None:
     say(
         f"{found.valid:.1%} of the held-out outputs satisfy {found.constraint}. It determines "
         f"{found.determined:.1%} of their tokens and leaves {found.decisions:.2f} per output open."
@@ -150,7 +149,7 @@ def _show_structured(found: "Structured") -> None:
         table_of(title, found.methods, {"": lambda method: method.name, **_FIGURES})
 
 
-def _show_serving(serving: "ServedDrafts") -> None:
+def _show_serving(serving: ServedDrafts) -> None:
     engine = serving.engine
     table_of(
         f"Served by {engine}: chains simulated on {serving.samples:,} held-out outputs",

@@ -1,15 +1,12 @@
 """``tasc augment``: add n-grams of the outputs to a tokenizer."""
 
-from typing import TYPE_CHECKING
+from tasc.vocab.report import AugmentReport, TrimReport
+from tasc.vocab.search.budget import Curve
 
 from .._console import say, table_of
 
-if TYPE_CHECKING:
-    from tasc.vocab.report import AugmentReport, TrimReport
-    from tasc.vocab.search.budget import Curve
 
-
-def show(report: "AugmentReport") -> None:
+def show(report: AugmentReport) -> None:
     """Print the measured and predicted effect of the new tokens."""
     if report.trim:
         _show_trim(report.trim)
@@ -21,7 +18,7 @@ def show(report: "AugmentReport") -> None:
         _show_recommended_size(report.curve)
 
 
-def _show_new_tokens(report: "AugmentReport") -> None:
+def _show_new_tokens(report: AugmentReport) -> None:
     excluded = ", ".join(f"{n} {why}" for why, n in report.excluded.items() if n) or "none"
     say(
         f"Rényi entropy H2: {report.h2['before']:.2f} → {report.h2['after']:.2f} bits; candidates "
@@ -35,7 +32,7 @@ def _show_new_tokens(report: "AugmentReport") -> None:
     )
 
 
-def _show_lengths(report: "AugmentReport") -> None:
+def _show_lengths(report: AugmentReport) -> None:
     sides = [("train", report.train), ("held out", report.held_out)]
     table_of(
         f"{report.added:,} new tokens ({report.export}), vocabulary {report.size:,}",
@@ -56,7 +53,7 @@ def _show_lengths(report: "AugmentReport") -> None:
     say("Token counts exclude the end token. Token ratio: tokens before, divided by tokens after.")
 
 
-def _show_trim(trim: "TrimReport") -> None:
+def _show_trim(trim: TrimReport) -> None:
     say(
         f"Kept {trim.kept:,} of {trim.before:,} tokens, {trim.used:,} of which the training "
         f"prompts and outputs use; texts with other tokens than before: {trim.changed:,}."
@@ -65,7 +62,7 @@ def _show_trim(trim: "TrimReport") -> None:
     say(f"Bytes per token of other texts (Python docstrings): {sides[0]:.2f} → {sides[1]:.2f}.")
 
 
-def _show_recommended_size(curve: "Curve") -> None:
+def _show_recommended_size(curve: Curve) -> None:
     recommended = curve.recommended_size.budget
     table_of(
         f"Recommended size: {recommended:,} (overfit penalty {curve.price:g})",
@@ -89,7 +86,7 @@ def _show_recommended_size(curve: "Curve") -> None:
         say("No new token is predicted to pay. Measure with tasc bench, or use TASC-spec alone.")
 
 
-def _around(curve: "Curve") -> set[int]:
+def _around(curve: Curve) -> set[int]:
     """Return 0, the recommended size, and the sizes next to its halves and doubles."""
     budgets, recommended = [p.budget for p in curve.points], curve.recommended_size.budget
     wanted = (0, recommended / 4, recommended / 2, recommended, recommended * 2, recommended * 4)

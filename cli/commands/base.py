@@ -1,15 +1,12 @@
 """``tasc base``: train a small base model and its tokenizer from scratch."""
 
-from typing import TYPE_CHECKING
+from tasc.training.core.schedule import BaseReport
 
 from .._console import say
 from . import finetune
 
-if TYPE_CHECKING:
-    from tasc.training.core.schedule import BaseReport
 
-
-def show(report: "BaseReport") -> None:
+def show(report: BaseReport) -> None:
     """Print the training's figures, and a note if the tokenizer is smaller than requested."""
     finetune.show(report)
     tokens, wanted = report.vocabulary, report.vocabulary_wanted

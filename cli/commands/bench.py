@@ -1,22 +1,18 @@
 """``tasc bench``: measure models × methods on one decoding loop and report."""
 
-from typing import TYPE_CHECKING
+from tasc.benchmark.results.bench import BenchResults
+from tasc.benchmark.results.cells import Cell, ReferenceMatch
+from tasc.benchmark.results.comparisons import ModelPair, SeedsPair, Spread
+from tasc.benchmark.results.warnings import warnings
 
 from .._console import bounds_text, ms_text, noted, say, table, warn, warn_of_rough
 
-if TYPE_CHECKING:
-    from tasc.benchmark.results.bench import BenchResults
-    from tasc.benchmark.results.cells import Cell, ReferenceMatch
-    from tasc.benchmark.results.comparisons import ModelPair, SeedsPair, Spread
 
-
-def show(found: "BenchResults") -> None:
+def show(found: BenchResults) -> None:
     """Print a table of models and methods with means per output, comparisons and warnings.
 
     In a batch, the milliseconds of an output are its share of the batch's time.
     """
-    from tasc.benchmark.results.warnings import warnings
-
     _cells(found)
     say("Steps include the prefill. Tokens/step is the mean over the steps after it.")
     _notes(found)
@@ -33,7 +29,7 @@ def show(found: "BenchResults") -> None:
         say(reference_line(match, found.settings.dtype))
 
 
-def _notes(found: "BenchResults") -> None:
+def _notes(found: BenchResults) -> None:
     for model, own in found.by_model.items():
         if shared := own[0].shared_prompt_tokens:
             say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
@@ -46,25 +42,21 @@ def _notes(found: "BenchResults") -> None:
             say(f"Calibration error (ECE, 10 bins) of {cell.label}: {cell.calibration_error:.3f}")
 
 
-def _cells(found: "BenchResults") -> None:
+def _cells(found: BenchResults) -> None:
     settings, sampling = found.settings, found.settings.sampling
     drawn = f", temperature {sampling.temperature:g}, {sampling.verify}" if sampling else ""
     columns = ["model", "method", "ms", "speed-up", "tokens", "steps"]
     columns += ["nodes/step", "tokens/step", "identical", *_labels(found)]
-    table(
-        f"{found.task.source}: {found.task.samples} samples, "
-        f"batch {settings.batch_size}, {settings.dtype} on {settings.device}{drawn}",
-        columns,
-        [_row(cell, found) for cell in found.cells],
-        text_columns=2,
-    )
+    title = f"{found.task.source}: {found.task.samples} samples, batch {settings.batch_size}, "
+    title += f"{settings.dtype} on {settings.device}{drawn}"
+    table(title, columns, [_row(cell, found) for cell in found.cells], text_columns=2)
 
 
-def _labels(found: "BenchResults") -> list[str]:
+def _labels(found: BenchResults) -> list[str]:
     return [metric.label for metric in found.metrics.values()]
 
 
-def _row(cell: "Cell", found: "BenchResults") -> list[str]:
+def _row(cell: Cell, found: BenchResults) -> list[str]:
     return [
         cell.model,
         cell.method,
@@ -79,7 +71,7 @@ def _row(cell: "Cell", found: "BenchResults") -> list[str]:
     ]
 
 
-def _seeds(found: "BenchResults") -> None:
+def _seeds(found: BenchResults) -> None:
     rows = [
         [
             row.model,
@@ -98,7 +90,7 @@ def _seeds(found: "BenchResults") -> None:
         say(_seeds_line(pair, found))
 
 
-def _seeds_line(pair: "SeedsPair", found: "BenchResults") -> str:
+def _seeds_line(pair: SeedsPair, found: BenchResults) -> str:
     parts = []
     for name, seen in pair.quality.items():
         figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
@@ -106,11 +98,11 @@ def _seeds_line(pair: "SeedsPair", found: "BenchResults") -> str:
     return f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}"
 
 
-def _around(spread: "Spread", form: str) -> str:
+def _around(spread: Spread, form: str) -> str:
     return f"{spread.mean:{form}}±{spread.sd:{form}}"  # one word, which no table breaks
 
 
-def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
+def pair_line(pair: ModelPair, found: BenchResults) -> str:
     """Return the differences of two models in quality and speed, with confidence intervals."""
     parts = []
     for name, seen in pair.quality.items():
@@ -126,7 +118,7 @@ def pair_line(pair: "ModelPair", found: "BenchResults") -> str:
     return f"{pair.model} against {pair.against}: {', '.join(parts)}"
 
 
-def reference_line(found: "ReferenceMatch", dtype: str) -> str:
+def reference_line(found: ReferenceMatch, dtype: str) -> str:
     """Return how many greedy outputs of a model equal those of ``generate`` in transformers."""
     name, counts = f"{found.model}, {found.method}", f"{found.identical} of {found.of}"
     if found.identical == found.of:
@@ -143,7 +135,7 @@ def reference_line(found: "ReferenceMatch", dtype: str) -> str:
     )
 
 
-def _lossless(cell: "Cell") -> str:
+def _lossless(cell: Cell) -> str:
     """Return the number of identical outputs, and the largest margin if some differ."""
     found = cell.lossless
     if found is None:

@@ -1,18 +1,16 @@
 """``tasc compare``: compare two benches of the same samples; exit with 1 for a regression."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import typer
+
+from tasc.benchmark.paired.compare import CompareOptions, compare_results
+from tasc.benchmark.results.comparisons import Change, ResultsComparison
 
 from .._console import interval_text, note, print_json, say, table_of
 from .._derive import RunFlags
 
-if TYPE_CHECKING:
-    from tasc.benchmark.paired.compare import CompareOptions
-    from tasc.benchmark.results.comparisons import Change, ResultsComparison
-
-_COLUMNS: "dict[str, Callable[[Change], str]]" = {
+_COLUMNS: dict[str, Callable[[Change], str]] = {
     "model": lambda change: change.model,
     "method": lambda change: change.method,
     "figure": lambda change: "speed, ms" if change.what == "speed" else change.what,
@@ -24,10 +22,8 @@ _COLUMNS: "dict[str, Callable[[Change], str]]" = {
 }
 
 
-def run(options: "CompareOptions", flags: RunFlags) -> None:
+def run(options: CompareOptions, flags: RunFlags) -> None:
     """Compare two benches and print the changes."""
-    from tasc.benchmark.paired.compare import compare_results
-
     found = compare_results(options)
     if flags.json:
         print_json(found.to_dict())
@@ -37,7 +33,7 @@ def run(options: "CompareOptions", flags: RunFlags) -> None:
         raise typer.Exit(1)
 
 
-def _show(found: "ResultsComparison") -> None:
+def _show(found: ResultsComparison) -> None:
     title = f"{found.old} and {found.new}: {found.samples:,} samples"
     table_of(title, found.changes, _COLUMNS, text_columns=3)
     for line in found.notes:
@@ -50,5 +46,5 @@ def _show(found: "ResultsComparison") -> None:
     )
 
 
-def _form(change: "Change") -> str:
+def _form(change: Change) -> str:
     return ".3f" if change.what in ("speed", "steps") else "+z.3f"

@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tasc.commands.inspect_data import DataOptions, DataReport, Sample, inspect_data
 from tasc.visible import visible_line
 
 from .._console import out, print_json, say, table
 from .._derive import RunFlags
-
-if TYPE_CHECKING:
-    from tasc.commands.inspect_data import DataOptions, DataReport, Sample
 
 _SEPARATOR = "│"
 # Text and background colours, readable on light and dark terminals.
@@ -25,10 +22,8 @@ _SHOWN = 300  # tokens; of a longer part, only both ends are shown
 _MEANINGS = {"cut": "not seen in training", "read": "without loss", "learnt": "with loss"}
 
 
-def run(options: "DataOptions", flags: RunFlags) -> None:
+def run(options: DataOptions, flags: RunFlags) -> None:
     """Print examples and their lengths."""
-    from tasc.commands.inspect_data import inspect_data
-
     found = inspect_data(options)
     if flags.json:
         print_json(found.to_dict())
@@ -44,7 +39,7 @@ def run(options: "DataOptions", flags: RunFlags) -> None:
         say(line)
 
 
-def _show(sample: "Sample", found: "DataReport") -> None:
+def _show(sample: Sample, found: DataReport) -> None:
     say(f"Example {sample.number:,} of {found.examples:,}")
     half = _SHOWN // 2
     for state, group in groupby(enumerate(sample.tokens), key=lambda pair: pair[1].state):
@@ -80,7 +75,7 @@ def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
         out.print(Text.assemble("    ", *pieces), soft_wrap=True)
 
 
-def _lengths(found: "DataReport") -> None:
+def _lengths(found: DataReport) -> None:
     skipped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
     both = f"both and {found.end}"
     sides = (("prompt", found.prompts), ("output", found.outputs), (both, found.together))
@@ -91,7 +86,7 @@ def _lengths(found: "DataReport") -> None:
     )
 
 
-def _cuts(found: "DataReport") -> Iterator[str]:
+def _cuts(found: DataReport) -> Iterator[str]:
     """Yield lines on truncated examples, with the option that keeps all of them."""
     cuts, most = found.cuts, found.together[-1]
     keeps = f"tasc finetune --max-length {most} keeps all"

@@ -1,18 +1,15 @@
 """``tasc doctor``: show versions, devices, kernels and memory."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tasc.commands.doctor import DoctorOptions, examine
 
 from .._console import print_json, table
 from .._derive import RunFlags
 
-if TYPE_CHECKING:
-    from tasc.commands.doctor import DoctorOptions
 
-
-def run(options: "DoctorOptions", flags: RunFlags) -> None:
+def run(options: DoctorOptions, flags: RunFlags) -> None:
     """Print versions, devices, kernels, memory, and the times of a model."""
-    from tasc.commands.doctor import examine
-
     report = examine(options)
     if flags.json:
         print_json(report)

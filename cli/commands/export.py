@@ -1,14 +1,11 @@
 """``tasc export``: write a folder for an inference engine."""
 
-from typing import TYPE_CHECKING
+from tasc.serving.export import ExportReport
 
 from .._console import say
 
-if TYPE_CHECKING:
-    from tasc.serving.export import ExportReport
 
-
-def show(report: "ExportReport") -> None:
+def show(report: ExportReport) -> None:
     """Print the parts of the export, the start command and the limits of the engine."""
     index, head = report.index, report.head
     drafts = "no drafts (add --index or --data)"

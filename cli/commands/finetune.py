@@ -1,14 +1,11 @@
 """``tasc finetune``: train adapters, all weights or a draft head."""
 
-from typing import TYPE_CHECKING
+from tasc.training.core.schedule import TrainReport
 
 from .._console import say
 
-if TYPE_CHECKING:
-    from tasc.training.core.schedule import TrainReport
 
-
-def show(report: "TrainReport") -> None:
+def show(report: TrainReport) -> None:
     """Print steps, losses and numbers of parameters."""
     kept = [found for found in report.evaluations if found.step == report.kept_step]
     held_out = f", validation loss {kept[-1].loss:.3f}" if kept else ""

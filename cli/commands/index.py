@@ -1,14 +1,11 @@
 """``tasc index``: save the n-gram counts of the outputs."""
 
-from typing import TYPE_CHECKING
+from tasc.decoding.drafters.ngram.building import IndexReport
 
 from .._console import say
 
-if TYPE_CHECKING:
-    from tasc.decoding.drafters.ngram.building import IndexReport
 
-
-def show(report: "IndexReport") -> None:
+def show(report: IndexReport) -> None:
     """Print the size of the index."""
     say(
         f"{report.tokens:,} tokens of {report.outputs:,} outputs: "

@@ -1,18 +1,13 @@
 """``tasc init``: write a recipe for your own data."""
 
-from typing import TYPE_CHECKING
+from tasc.commands.starter.write import InitOptions, start_recipe
 
 from .._console import print_json, say
 from .._derive import RunFlags
 
-if TYPE_CHECKING:
-    from tasc.commands.starter.write import InitOptions
 
-
-def run(options: "InitOptions", flags: RunFlags) -> None:
+def run(options: InitOptions, flags: RunFlags) -> None:
     """Write a recipe and print its path."""
-    from tasc.commands.starter.write import start_recipe
-
     made = start_recipe(options)
     if flags.json:
         print_json(made.to_dict())

@@ -1,14 +1,12 @@
 """``tasc load``: compare the outputs and the speed of running servers."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from tasc.benchmark.results.load import LoadCell, LoadResults
 
 from .._console import bounds_text, noted, say, table_of
 
-if TYPE_CHECKING:
-    from tasc.benchmark.results.load import LoadCell, LoadResults
-
-_COLUMNS: "dict[str, Callable[[LoadCell], str]]" = {
+_COLUMNS: dict[str, Callable[[LoadCell], str]] = {
     "endpoint": lambda cell: cell.endpoint,
     "requests/s": lambda cell: f"{cell.requests_per_second:.1f}",
     "ms/sample": lambda cell: "–" if cell.ms_per_sample is None else f"{cell.ms_per_sample:.1f}",
@@ -16,14 +14,10 @@ _COLUMNS: "dict[str, Callable[[LoadCell], str]]" = {
 }
 
 
-def show(found: "LoadResults") -> None:
+def show(found: LoadResults) -> None:
     """Print a table of servers, comparisons with the first server, and failed requests."""
-    table_of(
-        f"{found.task.source}: {found.task.samples} samples, "
-        f"{found.settings.concurrency} requests in flight",
-        found.cells,
-        _COLUMNS,
-    )
+    task, requests = found.task, f"{found.settings.concurrency} requests in flight"
+    table_of(f"{task.source}: {task.samples} samples, {requests}", found.cells, _COLUMNS)
     say(f"Equal: outputs with the same text as {found.cells[0].equal.against}")
     for pair in found.comparisons:
         if pair.speed:

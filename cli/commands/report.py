@@ -1,21 +1,15 @@
 """``tasc report``: join several benches into one page."""
 
-from typing import TYPE_CHECKING
+from tasc.benchmark.join import ReportOptions, write_report
+from tasc.benchmark.results.bench import JoinedResults
 
 from .._command import output_folder
 from .._console import ms_text, note, print_json, say, speedup_text, table
 from .._derive import RunFlags
 
-if TYPE_CHECKING:
-    from tasc.benchmark.join import ReportOptions
-    from tasc.benchmark.results.bench import JoinedResults
 
-
-def run(options: "ReportOptions", flags: RunFlags) -> None:
+def run(options: ReportOptions, flags: RunFlags) -> None:
     """Write the page and print its path."""
-    from tasc.benchmark.join import write_report
-    from tasc.benchmark.results.bench import JoinedResults
-
     folder = output_folder(flags, "report")
     found = write_report(options, folder, force=flags.force)
     if flags.json:
@@ -26,7 +20,7 @@ def run(options: "ReportOptions", flags: RunFlags) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-def _show(found: "JoinedResults") -> None:
+def _show(found: JoinedResults) -> None:
     columns = ["run", "model", "method", "ms", "speed-up", "predicted", "tokens/step"]
     columns += [metric.label for metric in found.metrics.values()]
     rows = [

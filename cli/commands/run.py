@@ -2,38 +2,31 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tasc.commands.plan import Plan, RunOptions, read
+from tasc.commands.preview import PlannedStep, preview
+from tasc.commands.steps import find, run_recipe
+from tasc.options.references import expanded
 
 from .._command import module, output_folder, resumable
 from .._console import note, print_json, say, table_of
 from .._derive import RunFlags
 from .._progress import show_progress
 
-if TYPE_CHECKING:
-    from tasc.commands.plan import Plan, RunOptions
-    from tasc.commands.preview import PlannedStep
 
-
-def run(options: "RunOptions", flags: RunFlags) -> None:
+def run(options: RunOptions, flags: RunFlags) -> None:
     """Run a recipe, or print its plan."""
-    from tasc.commands.plan import read
-    from tasc.commands.steps import find
-    from tasc.options.references import expanded
-
     path = find(str(expanded(Path(options.recipe))))
     plan = read(path, options)
     folder = output_folder(flags, path.stem)
     if options.dry_run:
-        from tasc.commands.preview import preview
-
         _show_plan(preview(plan, folder), plan.name, flags)
     else:
         _run_steps(plan, folder, flags)
 
 
-def _run_steps(plan: "Plan", folder: Path, flags: RunFlags) -> None:
-    from tasc.commands.steps import run_recipe
-
+def _run_steps(plan: Plan, folder: Path, flags: RunFlags) -> None:
     results: dict[str, Any] = {}
     outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
     with resumable(lambda: folder.exists() and any(folder.iterdir()), "finished steps are kept"):
@@ -47,7 +40,7 @@ def _run_steps(plan: "Plan", folder: Path, flags: RunFlags) -> None:
         print_json(results)
 
 
-def _show_plan(steps: "tuple[PlannedStep, ...]", name: str, flags: RunFlags) -> None:
+def _show_plan(steps: tuple[PlannedStep, ...], name: str, flags: RunFlags) -> None:
     if flags.json:
         print_json([step.model_dump(mode="json") for step in steps])
         return
@@ -65,7 +58,7 @@ def _duration(seconds: float | None) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
-def _options(step: "PlannedStep") -> str:
+def _options(step: PlannedStep) -> str:
     """Format the options that the recipe sets, without references to earlier steps."""
     own = {k: v for k, v in step.options.items() if k != "seed" and v not in step.needs}
     return ", ".join(
@@ -74,7 +67,7 @@ def _options(step: "PlannedStep") -> str:
     )
 
 
-_COLUMNS: "dict[str, Callable[[PlannedStep], str]]" = {
+_COLUMNS: dict[str, Callable[[PlannedStep], str]] = {
     "step": lambda step: step.name,
     "command": lambda step: step.command,
     "reads": lambda step: ", ".join(step.needs) or "-",

@@ -1,14 +1,11 @@
 """``tasc tune``: choose TASC-spec's options for a task without running a model."""
 
-from typing import TYPE_CHECKING
+from tasc.benchmark.results.search import Tuning
 
 from .._console import interval_text, say
 
-if TYPE_CHECKING:
-    from tasc.benchmark.results.search import Tuning
 
-
-def show(found: "Tuning") -> None:
+def show(found: Tuning) -> None:
     """Print the best setting next to the default."""
     for name, trial in (("default", found.default), ("best", found.best)):
         interval = interval_text(trial.tokens_per_step_interval, ".2f")

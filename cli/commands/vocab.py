@@ -1,16 +1,13 @@
 """``tasc vocab``: compare two vocabularies and recommend a drafting algorithm."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from tasc.benchmark.vocabularies import Comparison
+from tasc.vocab.pairing import Side
 
 from .._console import say, table_of
 
-if TYPE_CHECKING:
-    from tasc.benchmark.vocabularies import Comparison
-    from tasc.vocab.pairing import Side
-
-
-_COLUMNS: "dict[str, Callable[[tuple[str, Side]], str]]" = {
+_COLUMNS: dict[str, Callable[[tuple[str, Side]], str]] = {
     "": lambda side: side[0],
     "tokens": lambda side: f"{side[1].size:,}",
     "strings": lambda side: f"{side[1].strings:,}",
@@ -20,7 +17,7 @@ _COLUMNS: "dict[str, Callable[[tuple[str, Side]], str]]" = {
 }
 
 
-def show(report: "Comparison") -> None:
+def show(report: Comparison) -> None:
     """Print both vocabularies, their shared tokens, and the recommendation."""
     sides = [("target", report.target), ("drafter", report.draft)]
     table_of(f"{report.task.samples} texts of {report.task.source}", sides, _COLUMNS)
@@ -34,7 +31,7 @@ def show(report: "Comparison") -> None:
     say(f"Recommended: {report.algorithm} ({report.reason})")
 
 
-def _show_shared(r: "Comparison") -> None:
+def _show_shared(r: Comparison) -> None:
     say(f"Shared: {r.shared:,} strings, {r.share:.1%} of the target's tokens")
     say(
         f"Shared in these texts: {r.used_shared:,} of {r.used:,} distinct target tokens, "

@@ -15,7 +15,7 @@ from typing import Any
 
 from tasc.benchmark.endpoint import Address, Client, RequestError, text_of
 from tasc.benchmark.metrics import JUDGE
-from tasc.benchmark.metrics.metric import judged_counts, share
+from tasc.benchmark.metrics.metric import counts_of, share
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results.cells import Cell
 from tasc.data.corpus import Corpus
@@ -111,7 +111,15 @@ def judge(
     """
     journal = Journal(work / "judge.jsonl", _Line, resume=resume)
     questions = sorted({(i, text) for cell in cells for i, text in enumerate(cell.texts)})
-    points = asyncio.run(_judge(questions, test, options, journal, progress))
+
+    async def ask_all() -> dict[Question, int | None]:
+        async with _client(options) as client:
+            judging = _Judge(client, test, journal)
+            await judging.score_all(questions, progress)
+        judging.check()
+        return judging.found
+
+    points = asyncio.run(ask_all())
     unscored = {i for (i, _), score in points.items() if score is None}
     judged = []
     for cell in cells:
@@ -121,24 +129,9 @@ def judge(
         ]
         pairs = zip(cell.outputs, scores, strict=True)
         outputs = tuple(output.model_copy(update={"score": score}) for output, score in pairs)
-        mean = float(share(judged_counts(scores).sum(0)))
-        quality = cell.quality | {JUDGE: mean}
+        quality = cell.quality | {JUDGE: float(share(counts_of(scores).sum(0)))}
         judged.append(cell.model_copy(update={"outputs": outputs, "quality": quality}))
     return tuple(judged)
-
-
-async def _judge(
-    questions: Sequence[Question],
-    test: Corpus,
-    options: BenchOptions,
-    journal: Journal[_Line],
-    progress: Progress,
-) -> dict[Question, int | None]:
-    async with _client(options) as client:
-        judge = _Judge(client, test, journal)
-        await judge.score_all(questions, progress)
-    judge.check()
-    return judge.found
 
 
 class _Judge:

@@ -187,12 +187,8 @@ def _equality(reference: Reference, texts: Texts) -> Equality:
     pairs = enumerate(zip(expected, texts, strict=True))
     both = [(i, a == b) for i, (a, b) in pairs if a is not None and b is not None]
     different = [i for i, same in both if not same]
-    return Equality(
-        against=against,
-        identical=len(both) - len(different),
-        of=len(both),
-        different=tuple(different[:_SHOWN]),
-    )
+    same, shown = len(both) - len(different), tuple(different[:_SHOWN])
+    return Equality(against=against, identical=same, of=len(both), different=shown)
 
 
 def _comparison(cell: LoadCell, base: LoadCell, concurrency: int) -> LoadComparison:

@@ -5,10 +5,8 @@ sampled output with the same random numbers. In bfloat16 without packed layers, 
 rounds differently from a one-token forward, which can reverse a near tie. The margin, the gap
 between the two likeliest tokens at the first difference, is small at a near tie.
 
-Methods are compared with their model's first method, on the same loop and attention. With packed
-layers, a few samples are decoded again to compare the logits of each committed token bit by bit. So
-that the methods cannot all be wrong together, greedy outputs of a few prompts are compared with
-those that transformers' own ``generate`` writes.
+So that the methods of a model cannot all be wrong together, greedy outputs of a few prompts are
+compared with those that transformers' own ``generate`` writes.
 """
 
 from collections.abc import Sequence
@@ -78,22 +76,18 @@ def _margin(target: Target, tokens: np.ndarray) -> float:
 def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
-    The first one and methods that choose among labels are compared with themselves.
+    The first one and methods that choose among labels are compared with themselves. With packed
+    layers, the logits of a few samples are compared bit by bit, too.
     """
     first, found = firsts(cells), list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell
     for cell in cells:
         label = cell.model.label
         against = cell if cell.method.chooses else first[label]
-        result = match(
-            cell.model.target,
-            cell.prompts,
-            [g.tokens for g in against.runs[0]],
-            [g.tokens for g in cell.runs[0]],
-            against.method.label,
-            sampled=options.sampling is not None,
-        )
-        if cell is not against and is_packed(cell.model.target.model):
+        target, sampled = cell.model.target, options.sampling is not None
+        expected, own = ([g.tokens for g in one.runs[0]] for one in (against, cell))
+        result = match(target, cell.prompts, expected, own, against.method.label, sampled=sampled)
+        if cell is not against and is_packed(target.model):
             if label not in digests:
                 digests[label] = logits_of(against, options)
             result = _with_logits(result, logits_of(cell, options), digests[label])

@@ -143,9 +143,8 @@ def _cells(
         resources.progress(f"measuring T(k) of {model.label}", 0, 0)
     policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
     for m in methods:
-        cell = Cell(model, m, m.prepare(resources), resources, prompts, policies.get(m.label))
-        cell.labels = labels if m.chooses else None
-        yield cell
+        own = policies.get(m.label), labels if m.chooses else None
+        yield Cell(model, m, m.prepare(resources), resources, prompts, *own)
 
 
 def run(

@@ -6,7 +6,7 @@ writes other outputs than the references.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -32,15 +32,7 @@ from tasc.models.load import DecodingDtype, Device, load_to_decode
 from tasc.models.static import target_for
 from tasc.tokenizer.loaded import LoadedTokenizer
 
-
-@dataclass(frozen=True)
-class Simulated:
-    """A simulated method of a model, with its milliseconds (turns,) by each turn of T(k)."""
-
-    model: str
-    method: str
-    figures: StepFigures
-    ms_by_turn: np.ndarray
+Simulated = tuple[StepFigures, np.ndarray]  # a method, and its ms (turns,) by each turn of T(k)
 
 
 def predict(
@@ -58,13 +50,13 @@ def predict(
     if options.batch_size == 1 and cells[0].method.entry.simulates:
         for label in dict.fromkeys(cell.model.label for cell in cells):
             own = [cell for cell in cells if cell.model.label == label]
-            for one in _predict_model(own, test, options.max_new_tokens):
-                predicted[one.model, one.method] = one
+            for method, simulated in _predict_model(own, test, options.max_new_tokens):
+                predicted[label, method] = simulated
     first = predicted.get((measured[0].model, measured[0].method))
     rows = [
-        _compared(simulated, first, cell, measured[0])
+        _compared(predicted[cell.model, cell.method], first, cell, measured[0])
         for cell in measured
-        if first and (simulated := predicted.get((cell.model, cell.method)))
+        if first and (cell.model, cell.method) in predicted
     ]
     entropy = entropy_and_runtime(cells, corpus, measured) if corpus.examples else None
     return Prediction(cells=tuple(rows), entropy=entropy)
@@ -79,7 +71,10 @@ def cost_of(
     return replace(cost, chains_only=chains_only, drafts_first=target.drafts_first)
 
 
-def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> Iterator[Simulated]:
+def _predict_model(
+    cells: Sequence[Cell], test: Corpus, max_new_tokens: int
+) -> Iterator[tuple[str, Simulated]]:
+    """Yield the methods of one model that draft from tokens alone, by label."""
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
     limits = max_new_tokens, model.target.chains_only, model.target.drafts_first
@@ -93,18 +88,18 @@ def _predict_model(cells: Sequence[Cell], test: Corpus, max_new_tokens: int) -> 
         steps = simulate(fresh.drafter, references, cell.method.budget)
         ms = steps.ms_per_sample(references.unread, cost)
         figures = StepFigures(**steps.to_dict(), ms_per_sample=ms)
-        by_turn = steps.ms_by_turn(references.unread, cost)
-        yield Simulated(model.label, cell.method.label, figures, by_turn)
+        yield cell.method.label, (figures, steps.ms_by_turn(references.unread, cost))
 
 
 def _compared(
     own: Simulated, first: Simulated, cell: results.Cell, first_cell: results.Cell
 ) -> PredictedCell:
-    figures, measured = own.figures, cell.speedup(first_cell)
-    speedup = (first.figures.ms_per_sample or 0.0) / (figures.ms_per_sample or 1.0)
+    (figures, ms), (plain, plain_ms) = own, first
+    measured = cell.speedup(first_cell)
+    speedup = (plain.ms_per_sample or 0.0) / (figures.ms_per_sample or 1.0)
     # The methods of a model share the turns; the turns of two models are independent.
-    ms = own.ms_by_turn if own.model == first.model else own.ms_by_turn[:, None]
-    interval = speedup_interval(speedup, first.ms_by_turn, ms)
+    own_ms = ms if cell.model == first_cell.model else ms[:, None]
+    interval = speedup_interval(speedup, plain_ms, own_ms)
     return PredictedCell(
         **dict(figures) | {"speedup": speedup, "speedup_interval": interval},
         model=cell.model,

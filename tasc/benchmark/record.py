@@ -20,39 +20,27 @@ Span = tuple[int, int, str]
 PARTS = ("prefill", "draft", "forward", "verify", "commit")
 
 
-def records(
-    cells: Sequence[Cell],
-    matches: Sequence[results.Lossless] | None,
-    references: Sequence[str],
-    metrics: Sequence[str],
-    delimiter: str,
-) -> tuple[results.Cell, ...]:
-    """Describe each cell.
-
-    ``matches`` compare it with its model's first method; None where outputs need not be equal.
-    """
-    return tuple(
-        _record(cell, None if matches is None else matches[i], references, metrics, delimiter)
-        for i, cell in enumerate(cells)
-    )
-
-
-def _record(
+def describe(
     cell: Cell,
     lossless: results.Lossless | None,
     references: Sequence[str],
     metrics: Sequence[str],
     delimiter: str,
 ) -> results.Cell:
+    """Describe a cell.
+
+    ``lossless`` compares it with its model's first method; None if outputs need not be equal.
+    """
     outputs = _outputs(cell)
+    texts = [output.text for output in outputs]
     return results.Cell(
         model=cell.model.label,
         method=cell.method.label,
         shared_prompt_tokens=cell.model.target.shared,
         **_steps(cell.runs[0]),
         **_times(cell.runs),
-        **_retokenized(cell, outputs),
-        quality=score(metrics, [output.text for output in outputs], references, delimiter),
+        **_retokenized(cell, texts),
+        quality=score(metrics, texts, references, delimiter),
         lossless=lossless,
         outputs=outputs,
         sizing=None if cell.policy is None else _sizing(cell.policy),
@@ -172,10 +160,9 @@ def accepted_spans(
         at += 1
 
 
-def _retokenized(cell: Cell, outputs: Sequence[results.Output]) -> dict[str, float]:
+def _retokenized(cell: Cell, texts: Sequence[str]) -> dict[str, float]:
     """Compare what was written with the tokens that the tokenizer makes of it: fields of a cell."""
-    own = cell.model.encode([output.text for output in outputs])
-    ends = cell.model.end_ids
+    own, ends = cell.model.encode(texts), cell.model.end_ids
     written = [
         run.tokens[:-1] if np.isin(run.tokens[-1:], ends).any() else run.tokens
         for run in cell.runs[0]

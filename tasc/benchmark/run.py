@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
-from tasc.benchmark.results.cells import Cell
+from tasc.benchmark.results.cells import Cell, Lossless
 from tasc.benchmark.results.conditions import Sample, SamplingSettings, Settings, Task, run_facts
 from tasc.benchmark.spread import Bench, decode_elsewhere
 from tasc.data.corpus import Corpus
@@ -76,11 +77,13 @@ def _described(
     cells: list[matrix.Cell], test: Corpus, options: BenchOptions, progress: Progress
 ) -> tuple[Cell, ...]:
     """Describe the cells, and compare outputs that should be equal."""
-    matches = None
+    matches: Sequence[Lossless | None] = [None] * len(cells)
     if options.sampling is None or options.verify == "sampled":
         progress("checking that outputs are equal", 0, 0)
         matches = lossless.matches(cells, options)
-    return record.records(cells, matches, test.outputs, options.metrics, options.delimiter)
+    scored_by = test.outputs, options.metrics, options.delimiter
+    compared = zip(cells, matches, strict=True)
+    return tuple(record.describe(cell, match, *scored_by) for cell, match in compared)
 
 
 def _samples(test: Corpus) -> tuple[Sample, ...]:
@@ -90,7 +93,8 @@ def _samples(test: Corpus) -> tuple[Sample, ...]:
 
 def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
     known = Counter((example.prompt, example.output) for example in corpus.examples)
-    templates = {resolve_model(text)[0]: trained_template(text) for text in options.models}
+    template = options.source.template
+    trained = {resolve_model(text)[0]: trained_template(text) for text in options.models}
     return Task(
         source=test.source.path,
         split=test.split,
@@ -100,12 +104,8 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         corpus_outputs=len(corpus.examples),
         seen=sum((example.prompt, example.output) in known for example in test.examples),
         corpus_repeated=sum(count for count in known.values() if count > 1),
-        template=options.source.template,
-        trained_templates={
-            model: template
-            for model, template in templates.items()
-            if template not in (None, options.source.template)
-        },
+        template=template,
+        trained_templates={m: own for m, own in trained.items() if own not in (None, template)},
         indexes=options.indexes,
         draft_model=options.draft_model,
     )

@@ -16,7 +16,7 @@ from tasc.benchmark import matrix
 from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.generation import Generation
-from tasc.decoding.core.resources import DraftSource, end_ids
+from tasc.decoding.core.resources import end_ids
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
@@ -47,10 +47,13 @@ class Bench:
 
     def load(self, progress: Progress = silent) -> list[matrix.Cell]:
         """Load the models and make every cell, which has not run yet."""
-        draft = load_draft_source(self.options)
+        options, draft = self.options, None
+        if options.draft_model is not None:
+            path, dtype = resolve_model(options.draft_model)[1], options.dtype
+            draft = load_draft(path, decoding_dtype(dtype, options.device), options.device)
         progress("loading the models", 0, 0)
-        models = load_models(self.options, self.test.end)
-        return matrix.prepare(models, self.corpus, self.test, self.options, progress, draft)
+        models = load_models(options, self.test.end)
+        return matrix.prepare(models, self.corpus, self.test, options, progress, draft)
 
 
 def decode_elsewhere(
@@ -96,14 +99,6 @@ def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
     if len({model.label for model in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     return models
-
-
-def load_draft_source(options: BenchOptions) -> DraftSource | None:
-    """Load what methods with a vocabulary of their own draft with."""
-    if options.draft_model is None:
-        return None
-    _, path = resolve_model(options.draft_model)
-    return load_draft(path, decoding_dtype(options.dtype, options.device), options.device)
 
 
 def _decode(bench: Bench, part: tuple[int, int]) -> Files:

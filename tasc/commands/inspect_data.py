@@ -111,7 +111,6 @@ def inspect_data(options: DataOptions) -> DataReport:
         0
     """
     texts = read_texts(options)
-    chat = texts.corpus.is_chat
     corpus = with_prompts(options, texts).corpus
     tokenizer = load_tokenizer(options.tokenizer).ending(corpus.end)
     prompts = np.diff(tokenizer.encode(corpus.prompts).offsets)
@@ -126,7 +125,7 @@ def inspect_data(options: DataOptions) -> DataReport:
         split=corpus.split,
         tokenizer=tokenizer.path,
         recognised=texts.recognised,
-        chat_template=chat,
+        chat_template=texts.corpus.is_chat,
         examples=len(corpus.examples),
         dropped=corpus.dropped,
         end=tokenizer.tokenizer.id_to_token(tokenizer.eos_id),
@@ -148,14 +147,11 @@ def _quantiles(lengths: np.ndarray) -> tuple[int, ...]:
 def _cuts(prompts: np.ndarray, outputs: np.ndarray, options: DataOptions) -> Cuts:
     from tasc.training.core.batch import kept_lengths
 
-    sizes = list(zip(prompts.tolist(), outputs.tolist(), strict=True))
-    left = [kept_lengths(prompt, output + 1, options.max_length) for prompt, output in sizes]
-    pairs = list(zip(sizes, left, strict=True))
-    return Cuts(
-        prompts=sum(now < prompt for (prompt, _), (now, _) in pairs),
-        outputs=sum(now < output + 1 for (_, output), (_, now) in pairs),
-        unfinished=int((outputs > options.max_new_tokens).sum()),
-    )
+    sizes = np.stack([prompts, outputs + 1], axis=-1)
+    left = [kept_lengths(prompt, answer, options.max_length) for prompt, answer in sizes.tolist()]
+    cut = (np.array(left) < sizes).sum(axis=0).tolist()
+    unfinished = int((outputs > options.max_new_tokens).sum())
+    return Cuts(prompts=cut[0], outputs=cut[1], unfinished=unfinished)
 
 
 def _sample(

@@ -25,7 +25,7 @@ from tasc.options.command import (
 )
 from tasc.options.explain import explain
 from tasc.options.fields import Shell, as_value_error
-from tasc.options.references import expanded, parse_label
+from tasc.options.references import expanded
 from tasc.options.task import Options, Task, as_task
 
 _MOST_PROBLEMS = 20  # printed per file
@@ -108,16 +108,15 @@ def read(path: Path, overrides: Overrides) -> Plan:
         raise RecipeError(
             f"{path} does not hold the keys name, description, data and steps: write them"
         )
-    recipe = None
+    recipe, listed = None, raw.get("steps")
+    named = listed if isinstance(listed, dict) else {}
     try:
-        _read_tasks(raw, path.parent)
+        _read_tasks(raw, named, path.parent)
         recipe = RecipeFile.model_validate(raw)
     except InputError as error:
         problems.append(str(error))
     except ValidationError as error:
         problems += explain(error.errors())
-    listed = raw.get("steps")
-    named = listed if isinstance(listed, dict) else {}
     steps = _Steps(recipe, overrides, list(named))
     for name, options in named.items():
         if isinstance(name, str) and isinstance(options, dict):
@@ -134,11 +133,9 @@ def _in_one_line(problems: list[str]) -> str:
     return "; ".join(told)
 
 
-def _read_tasks(raw: dict[str, Any], folder: Path) -> None:
+def _read_tasks(raw: dict[str, Any], steps: dict[str, Any], folder: Path) -> None:
     """Replace task files by what they contain; their paths are relative to the recipe's folder."""
-    steps = raw.get("steps")
-    listed = list(steps.values()) if isinstance(steps, dict) else []
-    for values, key in ((raw, "data"), *((step, "source") for step in listed)):
+    for values, key in ((raw, "data"), *((step, "source") for step in steps.values())):
         if isinstance(values, dict) and (task := as_task(values.get(key), folder)):
             values[key] = task
 
@@ -162,7 +159,7 @@ class _Steps:
             return [str(error)]
         problems = [
             f"step {name}: {found}: {problem}"
-            for found, other, kind in _references(config)
+            for found, kind, other in config.references()
             if (problem := self._misplaced(name, other, kind))
         ]
         self.checked[name] = config
@@ -190,7 +187,7 @@ class _Steps:
         return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
 
     def _values(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options of a step, with those of the recipe and of the command line."""
+        """Return the options of a step, completed by the recipe, changed by the command line."""
         # Where the top level is wrong the steps are checked all the same, with some data.
         data = self.recipe.data if self.recipe else Task(path=f"{BUILTIN}stdlib-tokens")
         seed, asked = self.recipe.seed if self.recipe else 0, self.overrides
@@ -224,12 +221,6 @@ class _Steps:
         if not alike:
             return None
         return f"{other} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub"
-
-
-def _references(config: StepOptions) -> Iterator[tuple[str, str, str]]:
-    """Yield each reference of a step: its field, what it refers to, and the kind needed there."""
-    for name, kind in config.spec.references.items():
-        yield from ((name, parse_label(text)[1], kind) for text in config.named(name))
 
 
 def _lacking(step: StepOptions, name: str, kind: str) -> str | None:

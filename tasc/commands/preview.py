@@ -7,7 +7,7 @@ from tasc.commands.plan import Plan
 from tasc.errors import TascError
 from tasc.files.artefact import check_output, read_manifest
 from tasc.options.command import StepOptions
-from tasc.options.references import parse_label, resolve_model
+from tasc.options.references import resolve_model
 from tasc.report.record import Record
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.vocab.exports.export import Exporter
@@ -53,20 +53,16 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
 
 def _needs(step: StepOptions, plan: Plan) -> tuple[str, ...]:
     """Return the names of the earlier steps that a step refers to."""
-    texts = (text for field in step.spec.references for text in step.named(field))
-    named = (parse_label(text)[1] for text in texts)
-    return tuple(dict.fromkeys(other for other in named if other in plan.steps))
+    return tuple(dict.fromkeys(path for *_, path in step.references() if path in plan.steps))
 
 
 def _check_models(step: StepOptions, plan: Plan) -> None:
     """Check the local models that a step reads, as it does before it loads them."""
     from tasc.models.load import check_model
 
-    for field, kind in step.spec.references.items():
-        for text in step.named(field) if kind == "model" else ():
-            path = parse_label(text)[1]
-            if path not in plan.steps and Path(path).exists():
-                check_model(resolve_model(path)[1])
+    for _, kind, path in step.references():
+        if kind == "model" and path not in plan.steps and Path(path).exists():
+            check_model(resolve_model(path)[1])
 
 
 def _last_seconds(folder: Path) -> float | None:

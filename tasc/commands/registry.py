@@ -22,9 +22,9 @@ class Command:
     name: str
     help: str
     options: str  # MODULE:CLASS, without ``tasc.``
-    call: str = ""  # in ``tasc.commands.calls``; empty if the command cannot be a recipe's step
-    report: str = ""  # MODULE:CLASS of what the call returns, read back when a step is up to date
+    report: str = ""  # MODULE:CLASS of its report; empty if it cannot be a recipe's step
     files: tuple[tuple[str, str], ...] = ()  # of the artefact: (label, path), printed if present
+    call: str = ""  # in ``tasc.commands.calls``, if not of the command's name
 
     def kind(self) -> "type[CommandOptions]":
         """Import the class of the options."""
@@ -33,7 +33,7 @@ class Command:
 
     def function(self) -> Callable[[Any, Any], Any]:
         """Import the call, which takes the options and the step's context."""
-        function: Callable[[Any, Any], Any] = _class(f"commands.calls:{self.call}")
+        function: Callable[[Any, Any], Any] = _class(f"commands.calls:{self.call or self.name}")
         return function
 
     def read_report(self, file: Path) -> Any:  # noqa: ANN401 - a class of the table
@@ -70,7 +70,6 @@ _TABLE = (
         "Measure how predictable the outputs are, predict the gain of new tokens and of drafts, "
         "and recommend a method.",
         "analysis.options:AnalyzeOptions",
-        "analyze",
         "benchmark.results.analysis:AnalysisResults",
         (("report", "analysis.html"),),
     ),
@@ -78,7 +77,6 @@ _TABLE = (
         "augment",
         "Add frequent n-grams of the outputs to a tokenizer, or drop tokens that the task lacks.",
         "vocab.search.options:AugmentOptions",
-        "augment",
         "vocab.report:AugmentReport",
         (("tokenizer", ""),),
     ),
@@ -86,7 +84,6 @@ _TABLE = (
         "finetune",
         "Fine-tune with LoRA on a quantized base, or train all weights or a draft head.",
         "training.options:FinetuneOptions",
-        "finetune",
         "training.core.schedule:TrainReport",
         (("head", "head"), ("adapter", "adapter"), ("model", "model")),
     ),
@@ -94,7 +91,6 @@ _TABLE = (
         "bench",
         "Measure speed and quality of models and methods; write results.json and report.html.",
         "benchmark.options:BenchOptions",
-        "bench",
         "benchmark.results.bench:BenchResults",
         (("report", "report.html"),),
     ),
@@ -102,15 +98,14 @@ _TABLE = (
         "load",
         "Compare outputs and speed of running servers on the task's prompts; write results.json.",
         "benchmark.load_options:LoadOptions",
-        "load_test",
         "benchmark.results.load:LoadResults",
         (("results", "results.json"),),
+        "load_test",
     ),
     Command(
         "export",
         "Write one folder for an inference engine: model, tokenizer, drafts and README.",
         "serving.options:ExportOptions",
-        "export",
         "serving.export:ExportReport",
         (("how to use it", "README.md"),),
     ),
@@ -118,7 +113,6 @@ _TABLE = (
         "tune",
         "Choose tasc-spec's options by simulation on held-out outputs, without running a model.",
         "benchmark.options:TuneOptions",
-        "tune",
         "benchmark.results.search:Tuning",
         (("tuning", "tuning.json"),),
     ),
@@ -126,7 +120,6 @@ _TABLE = (
         "index",
         "Save the n-gram index of the outputs for bench --index.",
         "decoding.drafters.ngram.options:IndexOptions",
-        "index",
         "decoding.drafters.ngram.building:IndexReport",
         (("index", ""),),
     ),
@@ -135,15 +128,14 @@ _TABLE = (
         "Compare two vocabularies and recommend how one model can draft for the other.\n\n"
         "If both folders contain a model, also measure the expected acceptance.",
         "benchmark.options:VocabularyOptions",
-        "compare_vocabularies",
         "benchmark.vocabularies:Comparison",
         (("comparison", "vocabularies.json"),),
+        "compare_vocabularies",
     ),
     Command(
         "base",
         "Train a small Qwen2-style model and a byte-level BPE tokenizer from scratch.",
         "training.options:BaseOptions",
-        "base",
         "training.core.schedule:BaseReport",
         (("model", ""),),
     ),
@@ -174,7 +166,7 @@ _TABLE = (
     ),
 )
 COMMANDS = {command.name: command for command in _TABLE}
-STEPS = {name: command for name, command in COMMANDS.items() if command.call}
+STEPS = {name: command for name, command in COMMANDS.items() if command.report}
 
 
 def step_options(name: str) -> "type[StepOptions]":

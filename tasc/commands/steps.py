@@ -86,8 +86,7 @@ def _save(made: Report | Reported, folder: Path) -> Any:  # noqa: ANN401 - see `
     report = made if isinstance(made, Report) else made.report
     if isinstance(made, Reported):
         made.save(folder)
-    if isinstance(report, Report):
-        write_pages(report, folder)
+    write_pages(report, folder)
     return report
 
 
@@ -95,8 +94,7 @@ def _read(options: StepOptions) -> Iterator[Path]:
     """Yield what a step reads: its data, and all that its options refer to."""
     if options.data:
         yield Path(options.data.source().path)
-    for name in options.spec.references:
-        yield from (Path(parse_label(text)[1]) for text in options.named(name))
+    yield from (Path(path) for *_, path in options.references())
 
 
 def _identify(text: str) -> str:
@@ -165,14 +163,13 @@ def run_recipe(
 def _resolved(config: StepOptions, plan: Plan, output: Path) -> dict[str, Any]:
     """Replace the names of steps by their folders in every field that refers to something."""
 
-    def folder(text: str | None) -> str | None:
-        if text is None:
-            return None
+    def folder(text: str) -> str:
         label, name = parse_label(text)
         return join(label, str(output / name)) if name in plan.steps else text
 
     values = {name: getattr(config, name) for name in config.spec.references}
     return {
-        name: tuple(folder(t) for t in value) if isinstance(value, tuple) else folder(value)
+        name: tuple(map(folder, value)) if isinstance(value, tuple) else folder(value)
         for name, value in values.items()
+        if value is not None
     }

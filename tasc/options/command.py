@@ -4,7 +4,7 @@ Each command has one frozen class, defined next to the library call that takes i
 field with its default, bounds and help. The command line and recipes are derived from the classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -14,7 +14,7 @@ from tasc.errors import InputError
 from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
 from tasc.options.fields import Shell, Split, as_value_error
-from tasc.options.references import expand_user
+from tasc.options.references import expand_user, parse_label
 from tasc.options.task import CONSTRAINTS, Data, Options, as_task
 
 MOST_EXAMPLES = 10**9
@@ -32,7 +32,6 @@ Kind = Literal[
     "labels",
     "training report",
     "results",
-    "run",
 ]
 
 
@@ -143,6 +142,11 @@ class StepOptions(CommandOptions):
         """Return the references in a field: several, one or none."""
         value = getattr(self, field)
         return value if isinstance(value, tuple) else () if value is None else (value,)
+
+    def references(self) -> Iterator[tuple[str, Kind, str]]:
+        """Yield each reference: its field, the kind needed there, and the path without a label."""
+        for name, kind in self.spec.references.items():
+            yield from ((name, kind, parse_label(text)[1]) for text in self.named(name))
 
     def must_exist(self, field: str) -> bool:
         """Return whether the split of ``field`` must exist: it is required or given explicitly."""

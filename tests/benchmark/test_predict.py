@@ -23,7 +23,7 @@ def test_a_sampled_bench_is_predicted_against_the_speedup_that_it_reports():
     assert found.tokens_per_step_error == pytest.approx(-0.2)
 
 
-def simulated(ms_per_sample, tokens_per_step, by_turn=(), model="m"):
+def simulated(ms_per_sample, tokens_per_step, by_turn=()):
     figures = StepFigures(
         samples=1,
         tokens_per_output=1,
@@ -38,7 +38,7 @@ def simulated(ms_per_sample, tokens_per_step, by_turn=(), model="m"):
         ms_per_sample=ms_per_sample,
         speedup=None,
     )
-    return predict.Simulated(model, "tasc-spec", figures, np.array(by_turn))
+    return figures, np.array(by_turn)
 
 
 def test_a_prediction_has_the_spread_of_the_turns_that_it_comes_from():
@@ -52,7 +52,7 @@ def test_a_prediction_has_the_spread_of_the_turns_that_it_comes_from():
     assert far.speedup_interval == (0.5, 2)  # reaches to the prediction
     assert busy.rough
     # Turns of another model were others: any goes with any.
-    other = predict._compared(simulated(2.0, 2.0, turns / 2, "n"), plain, seen, seen)
+    other = predict._compared(quiet, plain, seen.model_copy(update={"model": "n"}), seen)
     assert other.speedup_interval == (1, 4)
     assert predict._compared(simulated(2.0, 2.0), plain, seen, seen).speedup_interval is None
 

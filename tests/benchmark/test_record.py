@@ -7,7 +7,7 @@ import pytest
 from tasc.benchmark.matrix import Loaded
 from tasc.benchmark.pages.bench import latency, time_by_part
 from tasc.benchmark.paired.pairs import comparisons
-from tasc.benchmark.record import PARTS, records
+from tasc.benchmark.record import PARTS, describe
 from tasc.benchmark.results.cells import Difference, Lossless
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
@@ -57,13 +57,14 @@ def rows():
     first = Difference(sample=1, token=1, margin=0.25)
     parted = {"identical": 1, "match_rate": 0.5, "first_difference": first, "largest_margin": 0.25}
     matches = [same, same.model_copy(update=parted)]
-    return records(cells, matches, ["a b c d", "e f"], ["exact_match"], ";")
+    quality = ["a b c d", "e f"], ["exact_match"], ";"
+    return [describe(cell, found, *quality) for cell, found in zip(cells, matches, strict=True)]
 
 
 def test_an_output_that_ends_at_the_limit_is_not_cut():
     runs = [generation([0, 24], [0], 1), generation([0, 1], [0], 1)]
     runs[0].finish = "end"
-    (row,) = records([cell("m", "ar", runs)], None, ["a", "a b"], ["exact_match"], ";")
+    row = describe(cell("m", "ar", runs), None, ["a", "a b"], ["exact_match"], ";")
     assert [output.cut for output in row.outputs] == [False, True]
 
 
@@ -90,7 +91,7 @@ def test_tokens_a_step_are_counted_over_all_steps(rows):
 def test_outputs_in_other_tokens_than_the_tokenizers_are_counted(rows):
     assert [row.canonical for row in rows] == [1.0, 0.5]
     ended = [generation([0, 25], [], 1), generation([24], [], 1), generation([4, 6, 25], [], 1)]
-    (row,) = records([cell("m", "ar", ended)], None, ["a"] * 3, ["exact_match"], ";")
+    row = describe(cell("m", "ar", ended), None, ["a"] * 3, ["exact_match"], ";")
     assert row.canonical == pytest.approx(2 / 3)
     assert row.times_canonical_length == pytest.approx(3 / 2)
 
@@ -145,7 +146,7 @@ def test_what_an_adaptive_budget_learnt_and_decided_is_kept():
     for _ in range(2):
         adaptive.policy.cost.record(4, 0.030)
     adaptive.policy.decided.update(drafted=3, paused=2)
-    sizing = records([adaptive], None, ["a b"], ["exact_match"], ";")[0].sizing
+    sizing = describe(adaptive, None, ["a b"], ["exact_match"], ";").sizing
     assert sizing is not None
     assert sizing.curve_tokens == (1, 4)
     assert sizing.curve_ms == pytest.approx((10, 20))

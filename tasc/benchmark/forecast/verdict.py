@@ -13,10 +13,8 @@ from tasc.vocab.search.predict import Prediction
 
 NO_TOKENS = Prediction()
 
-# Steps per output, including the end token. Shorter outputs save nothing: prefill dominates.
-SHORT_STEPS = 4.0
-# A smaller ratio does not pay for fine-tuning with new tokens, or for verifying drafts.
-WORTH_RATIO = 1.5
+SHORT_STEPS = 4.0  # per output, including the end token; fewer save nothing: prefill dominates
+WORTH_RATIO = 1.5  # a smaller one does not pay for fine-tuning, or for verifying drafts
 # Without a tokenizer: occurrences per distinct output from which each output can be one token.
 REPEATED = 10
 # Without a tokenizer: a few hundred n-grams cover a good part of so few words. Words rather than

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tasc.benchmark.metrics.metric import Metric, share
+from tasc.benchmark.metrics.metric import Metric, counts_of, share
 from tasc.errors import InputError
 from tasc.models.folder.files import CONFIG, read_json, weight_files
 from tasc.options.references import expanded
@@ -52,7 +52,7 @@ class BertScore:
         self, outputs: Sequence[str], references: Sequence[str], _delimiter: str
     ) -> np.ndarray:
         """Return F1 of each output, 0 if a side is empty, and 1: (N, 2)."""
-        return np.array([[f1, 1.0] for f1 in _scores(self, tuple(outputs), tuple(references))])
+        return counts_of(_scores(self, tuple(outputs), tuple(references)))
 
     @cached_property
     def scorer(self) -> Any:  # noqa: ANN401

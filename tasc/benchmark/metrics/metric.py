@@ -51,9 +51,10 @@ class Metric:
         return float(self.value(self.count(outputs, references, delimiter).sum(0)))
 
 
-def judged_counts(scores: Sequence[float | None]) -> np.ndarray:
-    """Return the counts (N, 2) of scores from 0 to 1; None counts as no sample."""
-    return np.array([[score or 0.0, score is not None] for score in scores], float)
+def counts_of(scores: Sequence[float | None]) -> np.ndarray:
+    """Return the counts (N, 2) of scores from 0 to 1 for ``share``; None counts as no sample."""
+    counts = [[score or 0.0, score is not None] for score in scores]
+    return np.array(counts, float).reshape(-1, 2)
 
 
 def share(sums: np.ndarray) -> np.ndarray:

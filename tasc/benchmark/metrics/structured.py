@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tasc.benchmark.metrics.items import shared
-from tasc.benchmark.metrics.metric import Metric, share
+from tasc.benchmark.metrics.metric import Metric, counts_of, share
 from tasc.data.choices import read_choices
 from tasc.data.lines import text_lines
 from tasc.decoding.core.grammar import text_test
@@ -72,7 +72,7 @@ def from_options(options: str) -> Metric:
 
     def count(outputs: Sequence[str], _references: Sequence[str], _delimiter: str) -> np.ndarray:
         """Return whether each output is valid, and 1: (N, 2)."""
-        return np.array([[test()(output), 1.0] for output in outputs])
+        return counts_of([test()(output) for output in outputs])
 
     return Metric(
         "Valid",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tasc.benchmark.metrics.items import shared
+from tasc.benchmark.metrics.metric import counts_of
 
 _INTENT = re.compile(r"intent:\s*([^,{]*)")
 _SLOTS = re.compile(r"\{(.*)\}?", re.DOTALL)
@@ -18,16 +19,11 @@ _NEXT_SLOT = re.compile(r",\s*(?=\w+:\s)")  # values may contain commas and colo
 _QUOTED = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\")")
 
 
-def _right(flags: Sequence[bool]) -> np.ndarray:
-    """Return the counts (N, 2) of right and all samples."""
-    return np.stack([np.array(flags, float), np.ones(len(flags))], axis=-1)
-
-
 def count_equal(
     form: Callable[[str], str], outputs: Sequence[str], references: Sequence[str], _delimiter: str
 ) -> np.ndarray:
     """Compare the forms of outputs and references: (N, 2)."""
-    return _right([form(a) == form(b) for a, b in zip(outputs, references, strict=True)])
+    return counts_of([form(a) == form(b) for a, b in zip(outputs, references, strict=True)])
 
 
 def count_words(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
@@ -47,7 +43,7 @@ def count_rouge_l(outputs: Sequence[str], references: Sequence[str], _delimiter:
 
     scorer = RougeScorer(["rougeL"])
     pairs = zip(references, outputs, strict=True)
-    return np.array([[scorer.score(b, a)["rougeL"].fmeasure, 1.0] for b, a in pairs])
+    return counts_of([scorer.score(b, a)["rougeL"].fmeasure for b, a in pairs])
 
 
 def normalised_sql(query: str) -> str:
@@ -64,7 +60,7 @@ def normalised_sql(query: str) -> str:
 def count_intents(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
     """Compare the texts after ``intent:`` (N, 2); an output without an intent is wrong."""
     pairs = zip(map(_INTENT.search, outputs), map(_INTENT.search, references), strict=True)
-    return _right([bool(a and b and a[1].strip() == b[1].strip() != "") for a, b in pairs])
+    return counts_of([bool(a and b and a[1].strip() == b[1].strip() != "") for a, b in pairs])
 
 
 def count_slots(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:

@@ -4,7 +4,6 @@ The samples are the same, so differences between samples cancel out. Differences
 program do not: a speed must be worse by the tolerance, too.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -87,7 +86,7 @@ def read_results(path: str) -> BenchResults:
     file = results_file(path)
     try:
         found = BenchResults.model_validate_json(file.read_bytes())
-    except (ValidationError, json.JSONDecodeError):
+    except ValidationError:
         raise InputError(
             f"{file} is not a result of tasc bench of this version: "
             "pass the folder of a tasc bench, or run the bench again"

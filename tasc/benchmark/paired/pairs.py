@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 from tasc.benchmark.metrics import find
-from tasc.benchmark.metrics.metric import Counts, judged_counts
+from tasc.benchmark.metrics.metric import Counts, counts_of
 from tasc.benchmark.paired.seeds import name_of
 from tasc.benchmark.paired.statistics import CONFIDENCE, RESAMPLES, Bootstrap, mcnemar
 from tasc.benchmark.results.cells import Cell
@@ -59,7 +59,7 @@ def counted(
 ) -> ByMetric:
     """Count the samples of a cell for each metric, (N, K), by its texts or the judge's scores."""
     return {
-        name: judged_counts(cell.scores)
+        name: counts_of(cell.scores)
         if find(name).judged
         else find(name).count(cell.texts, references, delimiter)
         for name in metrics
@@ -94,16 +94,12 @@ class Speeds:
 
     def ratio(self, cell: Cell, base: Cell, confidence: float = CONFIDENCE) -> SpeedRatio:
         """Return the speed of ``cell`` over that of ``base``, per token if outputs differ."""
-        own, other = (
-            np.array(
-                [
-                    (ms, 1.0 if cell.lossless else output.tokens)
-                    for ms, output in zip(side.sample_ms, side.outputs, strict=True)
-                ]
-            )
-            for side in (cell, base)
-        )
-        return self.of_costs(own, other, confidence)
+
+        def costs(side: Cell) -> np.ndarray:
+            work = [1.0 if cell.lossless else output.tokens for output in side.outputs]
+            return np.stack([side.sample_ms, work], axis=-1)
+
+        return self.of_costs(costs(cell), costs(base), confidence)
 
     def of_costs(
         self, own: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE

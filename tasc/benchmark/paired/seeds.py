@@ -51,14 +51,11 @@ def seeds_pairs(rows: Sequence[Seeds]) -> tuple[SeedsPair, ...]:
     first: dict[str, Seeds] = {}
     for row in rows:
         first.setdefault(row.model, row)
-    return tuple(
-        SeedsPair(
-            model=own.model,
-            against=other.model,
-            quality={name: _difference(own, other, name) for name in own.quality},
-        )
-        for other, own in combinations(first.values(), 2)
-    )
+    pairs = []
+    for other, own in combinations(first.values(), 2):
+        quality = {name: _difference(own, other, name) for name in own.quality}
+        pairs.append(SeedsPair(model=own.model, against=other.model, quality=quality))
+    return tuple(pairs)
 
 
 def _difference(own: Seeds, other: Seeds, metric: str) -> SeedsDifference:

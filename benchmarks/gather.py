@@ -163,7 +163,7 @@ def step(head: nn.Linear, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "median_us": {way: statistics.median(t) * 1e6 for way, t in times.items()},
         "host_waits": waits(everything) if device == "cuda" else None,
-        "active": found.active,
+        "active": int((found.ids >= 0).sum()),
     }
 
 

@@ -15,7 +15,6 @@ from tasc.backend.base import MergeRequest as MergeRequest
 from tasc.backend.base import MergeResult as MergeResult
 from tasc.backend.counts import CountedWords as CountedWords
 from tasc.backend.counts import CountHistogram as CountHistogram
-from tasc.backend.counts import Counts as Counts
 from tasc.backend.counts import WordCounter as WordCounter
 from tasc.backend.counts import merge_counts as merge_counts
 from tasc.backend.counts import write_counts as write_counts

@@ -60,13 +60,9 @@ def write_counts(tokens: Int32, offsets: Int64, weights: Int64, path: Path) -> N
     Two lanes form a little-endian word. The file has the second word of each n-gram, then the first
     word if it changed (bit 63 is set), then the count if it is not 1 (bit 31 is set).
     """
+    tokens, offsets, weights = map(np.ascontiguousarray, (tokens, offsets, weights))
     with refusals(), _scratch():
-        _native.write_counts(
-            np.ascontiguousarray(tokens),
-            np.ascontiguousarray(offsets),
-            np.ascontiguousarray(weights),
-            str(path),
-        )
+        _native.write_counts(tokens, offsets, weights, str(path))
 
 
 def merge_counts(paths: Sequence[Path], top: int = 0) -> Counts:

@@ -1,7 +1,5 @@
 """Adaptive drafting (``budget=auto``): as many nodes per step as pay on this device.
 
-The policy compares the expected gain of each node (the drafter's own probabilities, corrected by
-recent acceptance) with its cost (T(k), corrected by every forward, and the time of drafting).
 ``Account`` bounds the cost of drafts that always fail.
 """
 
@@ -46,8 +44,9 @@ class Step:
 class Adaptive:
     """Drafts the nodes that maximise expected accepted tokens per unit of time.
 
-    An accepted token saves the present time per token; a node costs the time that it adds to the
-    forward. The time spent in this class is charged like drafting.
+    A node is accepted by the drafter's own probability, corrected by recent acceptance, and then
+    saves the present time per token. It costs the time of drafting it, to which the time spent in
+    this class counts, and the time that it adds to the forward: T(k), corrected by every forward.
 
     A wrong cost model would hide its error at sizes that are never drafted. So now and then a step
     is a trial: it chooses nodes as if sizes that were not seen lately were ``DOUBT`` times cheaper.
@@ -193,10 +192,10 @@ class Adaptive:
             self.next_trial = self.steps + PLAIN
 
     @property
-    def extra(self) -> np.ndarray:
+    def extra(self) -> Seconds:
         """[n]: seconds that n nodes add to the step beyond its other drafts, (65,)."""
         adds = self.optimistic if self.trial else self.present
-        found: np.ndarray = adds[self.nodes : self.nodes + MOST_NODES + 1] - adds[self.nodes]
+        found: Seconds = adds[self.nodes : self.nodes + MOST_NODES + 1] - adds[self.nodes]
         return found
 
     def _request(self, max_nodes: int) -> int:
@@ -205,12 +204,9 @@ class Adaptive:
         So trees can grow. The first draft is small, as the cost of drafting is unknown. No draft
         may cost more to make than the balance.
         """
-        if self.plain > 0:
-            self.decided["plain"] += 1
-            self.account.is_paused()
-            return 0
-        if self.account.is_paused() or self.account.balance < 0:
-            self.decided["paused"] += 1
+        paused = self.account.is_paused() or self.account.balance < 0
+        if paused or self.plain > 0:
+            self.decided["plain" if self.plain > 0 else "paused"] += 1
             return 0
         nodes = int(1.5 * self.usual) + 4 if self.per_node.known else FIRST_DRAFT
         left = self._seconds_left
@@ -232,15 +228,9 @@ class Adaptive:
         self.samples = draft.q is not None
         if self.samples:  # rejection sampling is exact only if all sampled nodes are verified
             return np.arange(len(draft), dtype=np.int32)
-        return self.acceptance.worthwhile(
-            draft.tokens,
-            draft.parents,
-            draft.probabilities,
-            self.extra,
-            pace=min(self.pace.per_token, self.forward),
-            per_node=self.per_node.value,
-            limit=self._seconds_left,
-        )
+        tree = draft.tokens, draft.parents, draft.probabilities
+        times = min(self.pace.per_token, self.forward), self.per_node.value, self._seconds_left
+        return self.acceptance.worthwhile(*tree, self.extra, *times)
 
     def _reserve(self, step: Step, nodes: np.ndarray) -> None:
         """Plan to score ``nodes``; no other sequence may spend their cost."""

@@ -79,9 +79,7 @@ class Labels:
     """A list of labels in the tokens of a model."""
 
     def __init__(self, tokens: Sequence[np.ndarray], end: int) -> None:
-        """Take the ``tokens`` (T_i,) int32 of each label. Raises InputError without labels."""
-        if not len(tokens):
-            raise InputError("there are no labels to choose from: give a list with one or more")
+        """Take the ``tokens`` (T_i,) int32 of each label, of which there is at least one."""
         self.tokens, self.end = list(tokens), end
         self.parts = cache(lambda most: list(trie_parts(self.tokens, most)))
         self.outputs = [np.append(label, np.int32(end)).astype(np.int32) for label in tokens]

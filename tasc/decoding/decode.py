@@ -35,7 +35,6 @@ from tasc.models.target import Target
 __all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
 
 TokenCallback = Callable[[np.ndarray], None]
-_NO_PATH = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +120,7 @@ class _Sequence:
         self.head = target.head if largest else None  # the largest logit of a state decides
         self.tokens: list[int] = []
         self.finished = ""
-        self.result = Generation(_NO_PATH)
+        self.result = Generation(np.empty(0, np.int32))
 
     def begin(self) -> None:
         """Make and start the drafter when the sequence joins the batch."""

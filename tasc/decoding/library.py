@@ -143,16 +143,10 @@ def generate(
             Request(ids, make, verify(i), rule, own, *rules)
             for i, (ids, own) in enumerate(zip(encoded, callbacks, strict=True))
         ]
-        done = _decode(
-            target,
-            requests,
-            max_new_tokens=options.get("max_new_tokens", 256),
-            end_ids=ends,
-            budget=method.budget,
-            batch_size=batch_size,
-        )
-    texts = [rule.text if rule else partial(text_of, tokenizer)] * len(done)
-    return [Completion(text(g.tokens.tolist()), g) for text, g in zip(texts, done, strict=True)]
+        limits = {"max_new_tokens": options.get("max_new_tokens", 256), "budget": method.budget}
+        done = _decode(target, requests, end_ids=ends, batch_size=batch_size, **limits)
+    text = rule.text if rule else partial(text_of, tokenizer)
+    return [Completion(text(made.tokens.tolist()), made) for made in done]
 
 
 def _decode(target: Target, requests: Sequence[Request], **limits: Any) -> list[Generation]:  # noqa: ANN401

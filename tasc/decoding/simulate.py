@@ -8,7 +8,6 @@ import numpy as np
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer
-from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
@@ -79,47 +78,43 @@ def simulate(factory: Factory, references: References, tree_size: int) -> StepSt
     the output and one more, up to the end token. The prefill is the first step. It drafts only
     with ``drafts_first``, after prompts that are read together with a draft.
     """
-    simulation = _Simulation(factory, references, tree_size)
     parts = zip(references.prompts, references.unread, references.targets(), strict=True)
-    generations = [simulation.decode(*part) for part in parts]
-    stats = StepStats.of(generations)
-    return replace(stats, ended=simulation.ended, scored=np.array(simulation.scored))
+    decoded = [_decode(factory, references, tree_size, part) for part in parts]
+    stats = StepStats.of([made for made, _, _ in decoded])
+    scored = np.array([nodes for _, nodes, _ in decoded])
+    return replace(stats, ended=sum(ended for _, _, ended in decoded), scored=scored)
 
 
-class _Simulation:
-    """Decodes outputs, and counts what a ``Generation`` lacks."""
+def _decode(
+    factory: Factory, references: References, tree_size: int, part: tuple[np.ndarray, ...]
+) -> tuple[Generation, int, bool]:
+    """Decode one output, ``part``: the prompt, what is unread of it, and the target's tokens.
 
-    def __init__(self, factory: Factory, references: References, tree_size: int) -> None:
-        self.factory, self.references, self.tree_size = factory, references, tree_size
-        self.scored: list[int] = []  # nodes that each prefill scored
-        self.ended = 0  # outputs whose end token was drafted after the prefill
-
-    def decode(self, prompt: np.ndarray, unread: np.ndarray, target: np.ndarray) -> Generation:
-        """Decode ``target`` (T,) int32 after a prompt of which ``unread`` is read first."""
-        made, timer, drafter = Generation(target), PhaseTimer(), self.factory()
-        drafter.start(prompt)
+    Return also the nodes that the prefill scored, and whether a later step drafted the end token.
+    """
+    prompt, unread, target = part
+    made, timer, drafter = Generation(target), PhaseTimer(), factory()
+    drafter.start(prompt)
+    timer.end("draft")
+    begin, scored, ended = 0, 0, False
+    drafts_first = references.drafts_first and len(unread) <= LONGEST_CHAIN
+    while begin < len(target):
+        room = references.max_new_tokens - begin - 1
+        draft = drafter.draft(min(tree_size, room)) if begin or drafts_first else Draft()
+        if references.chains_only:
+            draft = draft.best_chain()
         timer.end("draft")
-        begin, drafts = 0, self.references.drafts_first and len(unread) <= LONGEST_CHAIN
-        while begin < len(target):
-            draft = self._draft(drafter, begin) if drafts or begin else Draft()
-            timer.end("draft")
-            agreeing = len(draft.path_of(target[begin:]))
-            committed = target[begin : begin + agreeing + 1]
-            timer.end("verify")
-            drafter.observe(committed)
-            timer.end("draft")
-            if begin == 0:
-                self.scored.append(len(draft))
-                made.prefilled = len(committed)
-            else:
-                made.drafted.append(len(draft))
-                made.accepted.append(len(committed) - 1)
-                self.ended += begin + agreeing == len(target)  # the last token was drafted, too
-            begin += len(committed)
-        made.timeline.draft = timer.seconds["draft"]
-        return made
-
-    def _draft(self, drafter: Drafter, begin: int) -> Draft:
-        room = self.references.max_new_tokens - begin - 1
-        draft = drafter.draft(min(self.tree_size, room))
-        return draft.best_chain() if self.references.chains_only else draft
+        agreeing = len(draft.path_of(target[begin:]))
+        committed = target[begin : begin + agreeing + 1]
+        timer.end("verify")
+        drafter.observe(committed)
+        timer.end("draft")
+        if begin == 0:
+            scored, made.prefilled = len(draft), len(committed)
+        else:
+            made.drafted.append(len(draft))
+            made.accepted.append(len(committed) - 1)
+            ended = begin + agreeing == len(target)  # the last token was drafted, too
+        begin += len(committed)
+    made.timeline.draft = timer.seconds["draft"]
+    return made, scored, ended

@@ -26,8 +26,7 @@ class StepStats:
     # as a bonus token.
     ended: int = 0
     prefilled: np.ndarray | int = 1  # (N,) tokens that the prefill of each output committed
-    # Simulation only: (N,) nodes that the prefill scored.
-    scored: np.ndarray | int = 0
+    scored: np.ndarray | int = 0  # (N,) nodes that the prefill scored; simulation only
 
     @classmethod
     def of(cls, generations: Sequence[Generation]) -> "StepStats":

@@ -68,21 +68,14 @@ class Exported(Reported):
         drafts = parts.index is not None or parts.head is not None
         source = parts.corpus and parts.corpus.source
         prompt = source.example() if source and not source.chat else Start.prompt
-        return Start(
-            parts.name,
-            drafts,
-            options.speculative_tokens,
-            exact=_exact(parts),
-            prompt=prompt,
-            constraint=parts.named_constraint,
-        )
+        engine = parts.name, drafts, options.speculative_tokens, _exact(parts)
+        return Start(*engine, prompt=prompt, constraint=parts.named_constraint)
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.format.save(folder)
         self.parts.save_constraint(folder)
-        text = _readme(self.parts.options.to, self.start, self.format)
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        (folder / "README.md").write_text(_readme(self.start, self.format), encoding="utf-8")
 
     @property
     def report(self) -> ExportReport:
@@ -154,9 +147,9 @@ def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | N
     return Constraint.of_strings(labels, f"choices {options.choices}")
 
 
-def _readme(engine: str, start: Start, format: Format) -> str:
+def _readme(start: Start, format: Format) -> str:
     """Return the Markdown. Each command has its own block and runs inside the folder."""
-    command = format.command(start)
+    engine, command = format.parts.options.to, format.command(start)
     parts = [f"# {code(start.name)}, for {EXPORTS[engine].label}"]
     if start.drafts:
         parts.append("Drafts do not change the output: it is the same token for token.")

@@ -42,11 +42,8 @@ def library() -> Any:  # noqa: ANN401
 def write_gguf(parts: Parts, vocabulary: Vocabulary, path: Path) -> None:
     """Write the file with weights in f32, f16, bf16 or q8_0; vectors stay in float32.
 
-    The converter gets a folder without code, pickles and the model card.
-
-    Raises:
-        UnavailableError: the converter is not installed.
-        InputError: it does not know such a model.
+    The converter gets a folder without code, pickles and the model card. Raises UnavailableError if
+    it is not installed, and InputError if it does not know such a model.
     """
     model, tokenizer = parts.folder, parts.tokenizer
     with scratch() as folder:
@@ -120,11 +117,7 @@ def _has_window(config: dict[str, Any]) -> bool:
     return bool(window) and _SLIDING in layers and window < config["max_position_embeddings"]
 
 
-def _add_vocabulary(
-    writer: Any,  # noqa: ANN401
-    tokenizer: LoadedTokenizer,
-    vocabulary: Vocabulary,
-) -> None:
+def _add_vocabulary(writer: Any, tokenizer: LoadedTokenizer, vocabulary: Vocabulary) -> None:  # noqa: ANN401
     marked = vocabulary.pre == SENTENCEPIECE
     writer.add_tokenizer_model("llama" if marked else "gpt2")
     writer.add_tokenizer_pre("default" if marked else vocabulary.pre)

@@ -9,7 +9,7 @@ encodes. Generation is exact in both cases.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from tokenizers import Tokenizer, models, normalizers
@@ -40,12 +40,10 @@ class Vocabulary:
         for token, content in self._split_first:
             if content in text:
                 parts = [piece for part in parts for piece in _cut(part, content, token)]
+        encode = partial(self._plain.encode, add_special_tokens=False)
         found: list[int] = []
         for part in parts:
-            if isinstance(part, int):
-                found.append(part)
-            else:
-                found += self._plain.encode(part, add_special_tokens=False).ids
+            found += [part] if isinstance(part, int) else encode(part).ids
         return found
 
     @property
@@ -121,10 +119,8 @@ def differences(
     vocabulary: Vocabulary, tokenizer: LoadedTokenizer, texts: Sequence[str]
 ) -> dict[str, int]:
     """Count the texts that llama.cpp encodes differently from the tokenizer."""
-    expected = tokenizer.encode(texts).split()
-    differ = sum(
-        vocabulary.encode(text) != ids.tolist() for text, ids in zip(texts, expected, strict=True)
-    )
+    pairs = zip(texts, tokenizer.encode(texts).split(), strict=True)
+    differ = sum(vocabulary.encode(text) != ids.tolist() for text, ids in pairs)
     return {"texts": len(texts), "differ": differ}
 
 

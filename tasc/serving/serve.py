@@ -18,11 +18,9 @@ from tasc.serving.table import EXPORTS, Entry
 def command(options: ServeOptions) -> list[str]:
     """Return the command to run inside the folder, as words.
 
-    It is built from the values in export.json; no command is read from a file.
-
-    Raises:
-        InputError: the folder is not an export, or its engine is a library.
-        UnavailableError: the engine is not installed, or this version cannot load the drafter.
+    It is built from the values in export.json; no command is read from a file. Raises InputError if
+    the folder is not an export, or its engine is a library, and UnavailableError if the engine is
+    not installed, or this version cannot load the drafter.
     """
     folder = Path(options.folder)
     file = folder / ExportOptions.spec.result_file

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -248,5 +248,5 @@ def _chains(method: Method) -> Method:
         raise InputError(
             f"method {method.label!r} needs a model, or drafts nothing: choose another method"
         )
-    wide = any(field.name == "width" for field in fields(method.options))
+    wide = hasattr(method.options, "width")
     return replace(method, options=replace(method.options, width=1)) if wide else method

@@ -47,4 +47,5 @@ class Slots:
         assert found.ids.tolist() == self.ids
         assert torch.equal(buffer[used], weight[[self.ids[slot] for slot in used]])
         assert found.held[used].tolist() == found.ids[used].tolist()
-        assert (found.extent, found.active) == (max(used, default=-1) + 1, len(used))
+        assert found.state[2:].tolist() == [len(used), found.extent]
+        assert found.extent == max(used, default=-1) + 1

@@ -43,7 +43,7 @@ class Account:
 
     def should_probe(self, cost: float) -> bool:
         """Return whether a step without a draft probes; a probe takes ``cost`` forwards."""
-        self.probes.earn(ALLOWANCE / 2)
+        self.probes.saved += ALLOWANCE / 2
         return self.probes.spend(cost)
 
     def record_probe(self, hits: float, token_cost: float) -> None:
@@ -79,9 +79,6 @@ class Allowance:
     """Time set aside for experiments."""
 
     saved: float = 0.0
-
-    def earn(self, time: float) -> None:
-        self.saved += time
 
     def spend(self, cost: float) -> bool:
         """Spend everything where it covers ``cost``; return whether it did."""

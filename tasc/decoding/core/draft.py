@@ -11,6 +11,9 @@ from tasc.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+# the probability of a token as ever tighter bounds (low, high), which end up equal
+Bounds = Callable[[int], Iterator[tuple[float, float]]]
+
 
 @dataclass(frozen=True)
 class ProposalProbs:
@@ -49,10 +52,6 @@ class ProposalProbs:
                 f"the distribution of a node must be int32, from 0 to {len(self.probs) - 1}, or "
                 f"-1 for none, got {self.of.dtype} {self.of.tolist()}"
             )
-
-
-# the probability of a token as ever tighter bounds (low, high), which end up equal
-Bounds = Callable[[int], Iterator[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -161,12 +160,12 @@ class Draft:
             return self
         path = self.first_children() if self.q is not None else self._best_path()
         nodes = np.array(path, np.int32)
-        tokens = self.tokens[nodes]
-        paths = None if self.probabilities is None else self.probabilities[nodes]
+        q: ProposalProbs | None = None
         if isinstance(self.q, ProposalProbs):
-            of = self.q.of[np.append(np.int32(0), nodes + 1)]
-            return Draft(tokens, chain(tokens).parents, replace(self.q, of=of), probabilities=paths)
-        return chain(tokens, probabilities=paths)
+            q = replace(self.q, of=self.q.of[np.append(np.int32(0), nodes + 1)])
+        paths = None if self.probabilities is None else self.probabilities[nodes]
+        parents = np.arange(-1, len(nodes) - 1, dtype=np.int32)
+        return Draft(self.tokens[nodes], parents, q, probabilities=paths)
 
     def _best_path(self) -> list[int]:
         """Return the nodes of the path with the largest sum of probabilities."""

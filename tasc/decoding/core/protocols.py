@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # (draft tokens accepted so far in this step, the logits (V,) after them) -> adjusted logits (V,)
 Adjust = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]
+# Origins of drafts. A drafter's own sources are the first ones, by position.
+SOURCES = ("corpus", "past outputs", "prompt", "logits", "other")
 
 
 class Drafter(Protocol):
@@ -71,10 +73,6 @@ class UsesLogits(Protocol):
         that was scored, which may be a part of the proposed one. In the first call, after
         ``start``, row 0 follows the prompt.
         """
-
-
-# Origins of drafts. A drafter's own sources are the first ones, by position.
-SOURCES = ("corpus", "past outputs", "prompt", "logits", "other")
 
 
 @runtime_checkable

@@ -39,10 +39,8 @@ class StopStrings:
         begin = self._window(tokens, known)
         if not self._matches(tokens[begin:]):
             return None
-        for end in range(known + 1, len(tokens)):
-            if self._matches(tokens[begin:end]):
-                return end
-        return len(tokens)
+        ends = range(known + 1, len(tokens))
+        return next((end for end in ends if self._matches(tokens[begin:end])), len(tokens))
 
     def text(self, tokens: list[int]) -> str:
         """Return the text of ``tokens`` before the first stop string."""

@@ -122,7 +122,7 @@ class CostlyDraftPolicy:
         now = self.clock()
         if self.last_step is not None:
             self.pace.add(now - self.last_step, tokens)
-            self.allowance.earn(ALLOWANCE * (now - self.last_step))
+            self.allowance.saved += ALLOWANCE * (now - self.last_step)
         self.last_step = now
 
 

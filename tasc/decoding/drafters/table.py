@@ -39,9 +39,8 @@ class Entry:
     def prepare(self) -> Callable[[Resources, Any], Factory]:
         """The function at ``path``."""
         path = self.path if ":" in self.path else f"{self.path}:prepare"
-        prepare: Callable[[Resources, Any], Factory]
-        prepare = resolve_name(f"tasc.decoding.drafters.{path}")
-        return prepare
+        found: Callable[[Resources, Any], Factory] = resolve_name(f"tasc.decoding.drafters.{path}")
+        return found
 
     @property
     def options(self) -> type:

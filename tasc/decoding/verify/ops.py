@@ -18,6 +18,7 @@ from tasc.backend.base import refusals
 from tasc.decoding.verify.reference import Verified
 from tasc.errors import InputError
 
+GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejection"
 _Result = TypeVar("_Result")
 _FAILURES = {
     -1: "draft tree: node {} has a parent that is not an earlier node",
@@ -95,9 +96,6 @@ def _launch(
     dtype, width = cuda.DTYPES[str(logits.dtype)], logits.shape[1]
     launch(f"tasc_{kernel}", logits, dtype, width, tokens, parents, n, *rest, result)
     return result
-
-
-GREEDY, SAMPLED, REJECTION = "verify_greedy", "verify_sampled", "verify_rejection"
 
 
 def _greedy(logits: torch.Tensor, tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:

@@ -84,9 +84,8 @@ def verify_lazy(
             return np.array(path, np.int32), _residual(p, q.distributions[node], random)
         path.append(node)
     beyond = q.distributions[len(draft)] if len(q.distributions) > len(draft) else None
-    return np.array(path, np.int32), _residual(
-        distribution(len(draft) - 1, path).double(), beyond, random
-    )
+    p = distribution(len(draft) - 1, path).double()
+    return np.array(path, np.int32), _residual(p, beyond, random)
 
 
 def _over(p: float, uniform: float) -> float:
@@ -95,20 +94,13 @@ def _over(p: float, uniform: float) -> float:
 
 def below(bounds: Iterator[tuple[float, float]], limit: float) -> bool:
     """Return whether the bounded value is below ``limit``; refine no more than needed."""
-    low = 0.0
-    for low, high in bounds:
-        if high < limit:
-            return True
-        if low >= limit:
-            return False
-    return low < limit
+    return next(high < limit for low, high in bounds if high < limit or low >= limit)
 
 
 def _residual(p: torch.Tensor, q: Bounds | None, random: np.random.Generator) -> int:
     """Draw from the residual of ``p`` (V,) after ``q``."""
     cumulated = p.cumsum(-1)
-    last = int(p.nonzero()[-1])
-    token = last
+    token = last = int(p.nonzero()[-1])
     for _ in range(PROPOSALS):
         uniform = random.random() * float(cumulated[-1])
         token = min(int(torch.searchsorted(cumulated, uniform, right=True)), last)

@@ -18,6 +18,7 @@ from tasc.serving.drafts.batch import step_for
 from tasc.serving.drafts.policy import ChainPolicy, Plan
 
 TAIL = 64  # last tokens of a sequence that, with its length, identify it
+Key = tuple[int, bytes]
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,6 @@ class Request:
     factory: Factory
     drafted: int = 0
     probed: list[int] = field(default_factory=list)
-
-
-Key = tuple[int, bytes]
 
 
 def keys(tokens: np.ndarray, rows: list[int], lengths: list[int]) -> list[Key]:
@@ -135,8 +133,7 @@ class ChainProposer:
             for request, row, length in zip(found, rows, read, strict=True)
         ]
         self._learn(known, [new[row] for row in rows])
-        going: list[tuple[int, Request]] = []
-        ended: list[tuple[int, Request]] = []
+        going, ended = list[tuple[int, Request]](), list[tuple[int, Request]]()
         for row, request in zip(rows, known, strict=True):
             (ended if self.end in new[row] else going).append((row, request))
         self._finish([(new[row], request) for row, request in ended])
@@ -148,9 +145,8 @@ class ChainProposer:
         drafters = [request.drafter for _, request in going]
         chains = self.step(drafters, [new[row] for row in left], budgets, plan.min_probability)
         proposed: list[list[int]] = [[] for _ in new]
-        for (row, request), chain, key in zip(
-            going, chains, keys(tokens, left, grown), strict=True
-        ):
+        after = keys(tokens, left, grown)
+        for (row, request), chain, key in zip(going, chains, after, strict=True):
             chain = self.sizes.drafted(chain)
             proposed[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
             request.drafted = len(proposed[row])

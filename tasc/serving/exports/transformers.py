@@ -38,8 +38,7 @@ class TransformersExport(Format):
                     shutil.copyfile(file, folder / HEAD_FOLDER / file.name)
 
     @staticmethod
-    def command(start: Start) -> list[str]:
-        del start
+    def command(start: Start) -> list[str]:  # noqa: ARG004 - the protocol's name
         return []  # a library has no start command
 
     @staticmethod
@@ -53,11 +52,8 @@ def load_custom_generate(folder: str | PathLike[str]) -> CustomGenerate:
     """Return the decoding method of ``tasc export --to transformers``, from its head or its index.
 
     Pass it as ``custom_generate`` to the ``generate`` of the model in ``folder``. No code in the
-    folder is run.
-
-    Raises:
-        InputError: there is neither a head nor an index, or they belong to another model.
-        IntegrityError: they are damaged.
+    folder is run. Raises InputError if there is neither a head nor an index, or they belong to
+    another model, and IntegrityError if they are damaged.
     """
     head, index = Path(folder) / HEAD_FOLDER, Path(folder) / INDEX_FOLDER
     if head.is_dir():

@@ -1,7 +1,11 @@
-"""EAGLE-2's drafter: a trained head that reads the target's hidden states and grows a tree."""
+"""EAGLE-2's drafter: a trained head that reads the target's hidden states and grows a tree.
+
+A node's value is the product of the probabilities on its path.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,7 +13,6 @@ from torch import Tensor, nn
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Unchanging
-from tasc.decoding.drafters.heads.tree import children, own_columns, ranked
 from tasc.errors import InputError
 from tasc.models.cache import tree_cache
 from tasc.models.draft_head import DraftHead
@@ -101,27 +104,37 @@ class Eagle:
         """
         width, depth = min(self.options.width, max_nodes), min(self.options.depth, max_nodes)
         begin, device = self.kv_cache.length, self.device
-        tokens, scores = children(self.vocabulary, self.last, self.last.new_zeros(1), width)
+        tokens, scores = self._children(self.last, self.last.new_zeros(1), width)
         levels = [(tokens, torch.full_like(tokens, -1), scores)]
         nodes, total = torch.arange(len(tokens), device=device), len(tokens)
         states = self.last.expand(len(tokens), -1)
+        alone = partial(torch.eye, dtype=torch.bool, device=device)  # a node sees itself only
         committed = torch.ones(len(tokens), begin, dtype=torch.bool, device=device)
-        mask = torch.cat((committed, own_columns(len(tokens), device)), dim=1)
+        mask = torch.cat((committed, alone(len(tokens))), dim=1)
         for level in range(1, depth):
             positions = torch.full_like(tokens, begin + level - 1)
             states = self._forward(tokens, states, positions, mask[None, None])
             self.kv_cache.length += len(tokens)
-            offered, values = children(self.vocabulary, states, scores, width)
+            offered, values = self._children(states, scores, width)
             per_node = len(offered) // len(tokens)
             levels.append((offered, nodes.repeat_interleave(per_node), values))
             if level + 1 < depth:
                 scores, best = values.topk(min(width, len(values)))
                 tokens, origin = offered[best], best // per_node
                 nodes, states = total + best, states[origin]
-                mask = torch.cat((mask[origin], own_columns(len(best), device)), dim=1)
+                mask = torch.cat((mask[origin], alone(len(best))), dim=1)
             total += len(offered)
         self.kv_cache.length = begin
         return ranked(levels, max_nodes)
+
+    def _children(self, hidden: Tensor, scores: Tensor, width: int) -> tuple[Tensor, Tensor]:
+        """Return the likeliest tokens after ``hidden`` (m, d) and their values, (m · c,) each."""
+        logits = self.vocabulary.logits(hidden).float()
+        top = logits.topk(min(width, logits.shape[1]))
+        values = top.values - logits.logsumexp(-1, keepdim=True) + scores[:, None]
+        columns, ids = top.indices.flatten(), self.vocabulary.ids
+        # A column without a token has the value -inf: read it as token 0, and mark it at the end.
+        return columns if ids is None else ids[columns].clamp(min=0), values.flatten()
 
     def _catch_up(self) -> None:
         """Let the head read the tokens committed since the last draft."""
@@ -150,6 +163,23 @@ class Eagle:
     def _to_device(self, integers: np.ndarray) -> Tensor:
         """Return tokens or rows as int64 on the device, without waiting for it."""
         return torch.from_numpy(integers.astype(np.int64)).to(self.device, non_blocking=True)
+
+
+def ranked(
+    levels: list[tuple[Tensor, Tensor, Tensor]], max_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return tokens, parents and log-probabilities (n,) of the ``max_nodes`` best nodes.
+
+    Parents precede their children, since their value is no lower. Nodes with the value -inf, from
+    columns without a token, get the token -1, and so do their descendants.
+    """
+    tokens, parents, values = (torch.cat(part) for part in zip(*levels, strict=True))
+    best = values.sort(descending=True, stable=True).indices[:max_nodes].sort().values
+    # The last entry serves parent -1.
+    position = torch.full((len(values) + 1,), -1, device=values.device)
+    position[best] = torch.arange(len(best), device=values.device)
+    scores = values[best]
+    return tokens[best].masked_fill(scores == -torch.inf, -1), position[parents[best]], scores
 
 
 def _to_host(tokens: Tensor, parents: Tensor, values: Tensor) -> Draft:

@@ -11,12 +11,7 @@ from transformers import PreTrainedModel
 
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
-from tasc.decoding.drafters.heads.draft_vocab.frequent import (
-    Frequent,
-    lm_head,
-    most_frequent,
-    token_counts,
-)
+from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent, lm_head
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Full
 from tasc.decoding.drafters.heads.draft_vocab.microspec import MicroSpec, WindowOptions, quick
 from tasc.decoding.drafters.heads.eagle import Eagle, EagleOptions
@@ -46,17 +41,17 @@ def eagle(resources: Resources, options: EagleOptions) -> Factory:
 
 def fr_spec(resources: Resources, options: FrSpecOptions) -> Factory:
     """Prepare EAGLE-2 over the most frequent tokens, from a counts file or the outputs."""
-    frequent = _frequent(resources, options.size)
+    frequent = Frequent.of(lm_head(_model(resources)), resources, options.size)
     return drafters(resources, lambda: frequent, options)
 
 
 def microspec(resources: Resources, options: MicroSpecOptions) -> Factory:
     """Prepare MicroSpec with one window per sequence."""
     head = lm_head(_model(resources))
+    frequent = Frequent.of(head, resources, options.frequent) if options.frequent else None
     if isinstance(head, PackedLinear):
         head = head.unpacked()  # rows of its weight are gathered in each step
     ranking = quick(head)
-    frequent = _frequent(resources, options.frequent) if options.frequent else None
     return drafters(resources, lambda: MicroSpec(head, options, ranking, frequent), options)
 
 
@@ -71,12 +66,6 @@ def drafters(
     if is_packed(model):
         pack(head)
     return lambda: Eagle(head, model.get_input_embeddings(), vocabulary, options)
-
-
-def _frequent(resources: Resources, size: int) -> Frequent:
-    head = lm_head(_model(resources))
-    counts = token_counts(resources, head.out_features)
-    return Frequent(head, most_frequent(counts, min(size, head.out_features)))
 
 
 def _model(resources: Resources) -> PreTrainedModel:

@@ -76,9 +76,5 @@ def _at(session: DraftSession, node: int, p: np.ndarray) -> dict[str, float]:
 
 def _psi(session: DraftSession, node: int, token: int) -> float:
     """Return ψ of ``token`` after ``node``, at most FLOOR too low."""
-    found = 0.0
-    for low, high in Segmentation(session, SlrsOptions(floor=FLOOR), node, token).bounds():
-        found = low
-        if high - low < FLOOR:
-            break
-    return found
+    bounds = Segmentation(session, SlrsOptions(floor=FLOOR), node, token).bounds()
+    return next(low for low, high in bounds if high - low < FLOOR)

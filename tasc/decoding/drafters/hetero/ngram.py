@@ -63,11 +63,9 @@ class NgramModel:
             low, high = np.searchsorted(keys, [number * self.size, (number + 1) * self.size])
             if low == high:
                 return distribution
-            total = counts[low:high].sum()
-            distribution *= _DISCOUNT * (high - low) / total
-            distribution[keys[low:high] - number * self.size] += (
-                counts[low:high] - _DISCOUNT
-            ) / total
+            seen = counts[low:high]
+            distribution *= _DISCOUNT * len(seen) / seen.sum()
+            distribution[keys[low:high] - number * self.size] += (seen - _DISCOUNT) / seen.sum()
         return distribution
 
     def _number(self, tokens: tuple[int, ...]) -> int | None:

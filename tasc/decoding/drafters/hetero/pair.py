@@ -67,9 +67,8 @@ class Pair:
     @cached_property
     def resolver(self) -> TokenResolver:
         """The target tokens that draft tokens commit."""
-        return TokenResolver(
-            self.vocabulary, self.draft_strings, dict.fromkeys(self.draft_ends, self.target_end)
-        )
+        ends = dict.fromkeys(self.draft_ends, self.target_end)
+        return TokenResolver(self.vocabulary, self.draft_strings, ends)
 
     def random(self) -> np.random.Generator:
         """Return a generator for one more sequence, independent of its verifier's."""

@@ -39,11 +39,10 @@ class Segmentation:
             yield self.low, self.low + missing
             if not self.waiting:
                 return
-            waiting, self.waiting = self.waiting, []
-            nodes = self.session.draft_model.extend(
-                [w[1] for w in waiting], [w[2] for w in waiting]
-            )
-            for (string, _, _, depth, masses), node in zip(waiting, nodes, strict=True):
+            strings, parents, tokens, depths, shares = zip(*self.waiting, strict=True)
+            self.waiting = []
+            nodes = self.session.draft_model.extend(parents, tokens)
+            for string, node, depth, masses in zip(strings, nodes, depths, shares, strict=True):
                 self._enter((len(string), string, node, depth), masses)
 
     def _enter(self, state: State, masses: list[float]) -> None:

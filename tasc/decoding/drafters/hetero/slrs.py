@@ -7,59 +7,49 @@ so that fewer are summed (the target then draws from its residual distribution);
 used up its ``nodes``, the chain continues with TLI.
 """
 
-import numpy as np
-
-from tasc.decoding.core.draft import Bounds, Draft, LazyProposal
+from tasc.decoding.core.draft import Draft, LazyProposal
 from tasc.decoding.drafters.hetero.options import SlrsOptions
-from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
+from tasc.decoding.drafters.hetero.pair import Pair
 from tasc.decoding.drafters.hetero.segmentation import Segmentation
 from tasc.decoding.drafters.hetero.token_level import Chain, TokenLevel
 from tasc.vocab.strings import CONTINUE, NOTHING
 
 
-class Slrs:
-    """One sequence's drafter."""
+class Slrs(TokenLevel):
+    """One sequence's drafter: TLI's, which serves once the nodes of a step are used up."""
+
+    options: SlrsOptions
 
     def __init__(self, pair: Pair, options: SlrsOptions) -> None:
-        self.pair, self.options = pair, options
-        self.tli = TokenLevel(pair, options, pair.to_target, normalise=True)
+        super().__init__(pair, options, pair.to_target, normalise=True)
         self.debt = 0  # nodes that verification evaluated beyond the limit of a step
 
-    def start(self, prompt: np.ndarray) -> None:
-        self.tli.start(prompt)
-        self.session: DraftSession = self.tli.session
-
-    def observe(self, tokens: np.ndarray) -> None:
-        self.session.observe(tokens)
-
     def draft(self, max_nodes: int) -> Draft:
-        draft_model = self.session.draft_model
-        self.debt = max(0, self.debt + draft_model.evaluated - self.options.nodes)
+        draft_model, o = self.session.draft_model, self.options
+        self.debt = max(0, self.debt + draft_model.evaluated - o.nodes)
         node = self.session.root() if max_nodes else None
-        chain, distributions = Chain(), list[Bounds]()
-        while node is not None and len(chain.tokens) < max_nodes:
-            if self.debt + draft_model.evaluated >= self.options.nodes:
-                node = self._by_tli(node, chain, distributions)
-            else:
-                node = self._by_segmentation(node, chain, distributions)
-            if chain.likely and chain.likely[-1] < self.options.confidence:
+        chain = Chain()
+        while node is not None:
+            is_spent = self.debt + draft_model.evaluated >= o.nodes
+            draw = self._by_tli if is_spent else self._by_segmentation
+            drawn = draw(node, chain)
+            if drawn is None or len(chain.tokens) == max_nodes or chain.likely[-1] < o.confidence:
                 break
-        return chain.draft(
-            LazyProposal(distributions) if distributions and self.pair.sampling else None
-        )
+            for token in drawn:
+                node = draft_model.extend([node], [token])[0]
+        sampled = chain.distributions and self.pair.sampling
+        return chain.draft(LazyProposal(chain.distributions) if sampled else None)
 
-    def _by_segmentation(self, start: int, chain: Chain, distributions: list[Bounds]) -> int | None:
-        """Draw one more token; return the node after it, None at the end of the chain."""
+    def _by_segmentation(self, start: int, chain: Chain) -> list[int] | None:
+        """Draw one more token; return its draft tokens, None at the end of the chain."""
         token, drawn, likely = self._draw(start)
-        distributions.append(
+        chain.distributions.append(
             lambda token: Segmentation(self.session, self.options, start, token).bounds()
         )
         if token == NOTHING:
             return None
         chain.add(token, likely)
-        if token == self.pair.target_end:
-            return None
-        return self._node_after(start, token, drawn)
+        return None if token == self.pair.target_end else self._spelling(token, drawn)
 
     def _draw(self, node: int) -> tuple[int, list[int], float]:
         """Draw until a target token is committed; return it, the draws, and their probability.
@@ -85,26 +75,22 @@ class Slrs:
                 return NOTHING, drawn, likely
             node = session.draft_model.extend([node], [draft])[0]
 
-    def _node_after(self, node: int, token: int, drawn: list[int]) -> int:
-        """Return the node after ``token``, by the drawn segmentation if it ends there."""
+    def _spelling(self, token: int, drawn: list[int]) -> list[int]:
+        """Return the draft tokens of ``token``: the drawn ones if one of them ends there."""
         whole, string, used = self.pair.vocabulary.of_id[token], b"", 0
         while used < len(drawn) and len(string) < len(whole):
             string += self.pair.draft_strings[drawn[used]]
             used += 1
-        segmentation = drawn[:used] if string == whole else self.pair.drafted.tokenize(whole)
-        for draft in segmentation:
-            node = self.session.draft_model.extend([node], [draft])[0]
-        return node
+        return drawn[:used] if string == whole else self.pair.drafted.tokenize(whole)
 
-    def _by_tli(self, node: int, chain: Chain, distributions: list[Bounds]) -> int | None:
+    def _by_tli(self, node: int, chain: Chain) -> list[int] | None:
         """Draw one more token from the intersection of the vocabularies."""
-        distribution = self.tli.distribution(node)
+        distribution = self.distribution(node)
         if distribution is None:
             return None
         drawn = self.session.draw(distribution)
-        token = int(self.tli.to_target[drawn])
-        row = self.tli.over_target(distribution)
-        distributions.append(lambda token: iter([(float(row[token]), float(row[token]))]))
+        token = int(self.to_target[drawn])
+        row = self.over_target(distribution)
+        chain.distributions.append(lambda token: iter([(float(row[token]), float(row[token]))]))
         chain.add(token, self.session.confidence(node, drawn))
-        ended = token == self.pair.target_end
-        return None if ended else self.session.draft_model.extend([node], [drawn])[0]
+        return None if token == self.pair.target_end else [drawn]

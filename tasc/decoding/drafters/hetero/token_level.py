@@ -5,6 +5,7 @@ target tokens, and in whether a draw may fall outside of it.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +19,13 @@ from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 class Chain:
     """A chain that grows token by token.
 
-    It may have one distribution more than tokens, if the last distribution gave no token.
+    ``distributions``: rows (V,) float32, or bounds, that its tokens were drawn from. There may be
+    one more of them than tokens, if the last one gave no token.
     """
 
     tokens: list[int] = field(default_factory=list)
     likely: list[float] = field(default_factory=list)
+    distributions: list[Any] = field(default_factory=list)
 
     def add(self, token: int, probability: float) -> float:
         """Append a token with its probability; return the probability of the whole chain."""
@@ -61,10 +64,10 @@ class TokenLevel:
         node = self.session.root() if max_nodes else None
         if node is None:
             return Draft()
-        drawing, rows = Chain(), list[torch.Tensor]()
+        drawing = Chain()
         most = min(max_nodes, self.options.lookahead or max_nodes)
         while (distribution := self.distribution(node)) is not None:
-            rows.append(self.over_target(distribution))
+            drawing.distributions.append(self.over_target(distribution))
             drawn = self.session.draw(distribution)
             token = int(self.to_target[drawn])
             if token < 0:
@@ -74,6 +77,7 @@ class TokenLevel:
             if ended or len(drawing.tokens) == most or likely < self.options.confidence:
                 break
             node = self.session.draft_model.extend([node], [drawn])[0]
+        rows = drawing.distributions
         return drawing.draft(torch.stack(rows) if rows and self.pair.sampling else None)
 
     def distribution(self, node: int) -> torch.Tensor | None:

@@ -100,8 +100,7 @@ class IndexFile:
 
     def _finish(self, memory: int, progress: Progress) -> None:
         text = np.asarray(np.memmap(self.path, np.uint8, "r", HEADER.size + BLOCK_HEADER))
-        o = self.counts
-        end = self.tokenizer.eos_id
+        o, end = self.counts, self.tokenizer.eos_id
         builder = NgramBuilder(text, end, o.n_max, o.discount, o.strength, o.p_min, o.mark)
         if builder.vocabulary > len(self.tokenizer.vocabulary()):
             raise InputError(
@@ -209,11 +208,9 @@ def make_index(
     Raises InputError without outputs, or if an index to merge does not match, and StorageError if
     the disk of ``work`` is full.
     """
-    template = None
-    if stream.source.chat and not stream.source.names("template"):
-        template = ChatTemplate.of(tokenizer)
-    if template:
-        tokenizer = tokenizer.ending(template.end)
+    is_templated = stream.source.chat and not stream.source.names("template")
+    template = ChatTemplate.of(tokenizer) if is_templated else None
+    tokenizer = tokenizer.ending(template.end if template else None)
     folder = work / "index.tmp"  # always started anew
     folder.mkdir(exist_ok=True)
     with writing(folder):
@@ -250,8 +247,7 @@ def _batches(stream: Stream, template: ChatTemplate | None) -> Iterator[list[str
     batch: list[str] = []
     size = samples = dropped = 0
     for rows in stream.rows():
-        turns = rows.turns if template else ()
-        outputs = [template.write(turn)[1] for turn in turns] if template else rows.outputs
+        outputs = [template.write(turn)[1] for turn in rows.turns] if template else rows.outputs
         batch += outputs
         size += sum(map(len, outputs))
         samples, dropped = samples + len(outputs), dropped + rows.dropped

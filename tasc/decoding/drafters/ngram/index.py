@@ -97,9 +97,8 @@ def load_index(folder: Path, tokenizer: LoadedTokenizer, *, copy: bool = False) 
     never reads outside of it and only drafts tokens of the vocabulary: drafts get worse, outputs do
     not change. ``NgramIndex.check_integrity`` reads the whole file.
 
-    Raises:
-        InputError: there is no index, or it was made with another tokenizer or version.
-        IntegrityError: the file is truncated or incomplete.
+    Raises InputError if there is no index, or it was made with another tokenizer or version, and
+    IntegrityError if the file is truncated or incomplete.
     """
     path = folder / FILE
     words = _checked_words(path, tokenizer)

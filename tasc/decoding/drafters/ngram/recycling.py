@@ -18,7 +18,7 @@ import numpy as np
 
 from tasc._native import NgramDrafter, RecycledLogits, SourceWeights
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Drafter, Factory
+from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
 from tasc.models.cost_model import SUCCESSORS
 from tasc.options.bounds import Bounded, within
@@ -42,12 +42,8 @@ def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
     """Prepare recycling; sequences share the logits and the weights."""
     logits = RecycledLogits(options.rows, options.renewal)
     weights = SourceWeights(0, False, False, 1.0, 0.0, False)
-
-    def factory() -> Drafter:
-        none = (False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False)  # no prompt, no match
-        return NgramTrees(NgramDrafter([], None, weights, *none, resources.end), logits)
-
-    return factory
+    none = (False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False)  # no prompt, no match
+    return lambda: NgramTrees(NgramDrafter([], None, weights, *none, resources.end), logits)
 
 
 class NgramTrees:

@@ -66,6 +66,12 @@ class Frequent(Unchanging):
         rows.requires_grad_(False)
         self.rows = PackedLinear(rows) if isinstance(lm_head, PackedLinear) else rows
 
+    @classmethod
+    def of(cls, lm_head: nn.Linear | PackedLinear, resources: Resources, size: int) -> "Frequent":
+        """Gather the ``size`` most frequent rows. Raises the errors of ``token_counts``."""
+        counts = token_counts(resources, lm_head.out_features)
+        return cls(lm_head, most_frequent(counts, min(size, len(counts))))
+
     def logits(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.rows(hidden)
         return logits

@@ -109,11 +109,6 @@ class MicroSpec:
         own = self._ids[: self._extent]
         return own if self._frequent is None else torch.cat([self._frequent.ids, own])
 
-    @property
-    def active(self) -> int:
-        """The number of tokens in the window; waits for the device."""
-        return self._window.active
-
     @torch.inference_mode()
     def start(self, prompt: Tensor, hidden: Tensor) -> None:
         """Begin a sequence: S = prompt, then its candidates (equation 2)."""

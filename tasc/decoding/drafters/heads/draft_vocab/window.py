@@ -9,7 +9,7 @@ from tasc.backend.base import refusals
 from tasc.decoding.verify.ops import available, launch
 from tasc.errors import InputError
 
-_ACTIVE, _EXTENT = 2, 3  # indexes into the state, see kernels/include/tasc/window_vocab.h
+_EXTENT = 3  # index into the state, see kernels/include/tasc/window_vocab.h
 _NOBODY = 2**31 - 1
 
 
@@ -63,11 +63,6 @@ class Window:
     def extent(self) -> int:
         """The number of slots up to the last used one; waits for the device."""
         return int(self.state[_EXTENT])
-
-    @property
-    def active(self) -> int:
-        """The number of tokens in the window; waits for the device."""
-        return int(self.state[_ACTIVE])
 
 
 def gather(

@@ -41,7 +41,7 @@ def test_a_worked_example():
 
 # Items separated by ";" unless the metric has its own. Comments count what is right.
 WORKED = [
-    ("micro_f1", ["a; a"], ["a"], 2 / 3),  # items count as often as they stand there
+    ("micro_f1", ["a; a"], ["a"], 2 / 3),  # a repeated item counts each time
     ("exact_match", [" a b\n"], ["a b"], 1),  # white space around an output does not matter
     # Only the intent of 4 + 1 fields; without the arrays' order also both days, of 5 and 5 pairs.
     ("json_fields", JSON_OUTPUTS, JSON_REFERENCES, 1 / 5),

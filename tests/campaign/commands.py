@@ -15,7 +15,7 @@ from tests.campaign.seeds import Seeds
 
 SHORT = ("--epochs", "1", "--limit", "12")
 PROOF = ("--split", "train", "--limit", "2", "--max-new-tokens", "8", "--warmup", "0")
-# Drafts of a fixed size: those of an adaptive one depend on the time.
+# Drafts of a fixed size, because adaptive sizes depend on the time
 METHODS = ("--method", "ar", "--method", "tasc-spec:budget=12")
 COMMANDS: dict[str, Callable[[Seeds], Sequence[object]]] = {
     "analyze": lambda s: ("analyze", s.folder, "--tokenizer", s.tokenizer),
@@ -53,6 +53,7 @@ COMMANDS: dict[str, Callable[[Seeds], Sequence[object]]] = {
     ),
     "run": lambda s: ("run", s.recipe),
 }
+_PREDICTED = ("trim", "drafting", "structured", "serving", "verdict")  # parts of an analysis
 _LASTING = ("cells", "cuts", "chosen", "steps")  # parts of a report that do not depend on the time
 
 
@@ -109,8 +110,8 @@ def _lasting(path: Path) -> str:
         return ""
     if path.suffix == ".json" and path.name not in ("tokenizer.json", "merges.json"):
         told: dict[str, Any] = json.loads(path.read_text())
-        if (told.get("drafting") or {}).get("cost"):  # what is advised depends on the cost measured
-            told = {k: v for k, v in told.items() if k not in ("drafting", "serving", "verdict")}
+        if (told.get("drafting") or {}).get("cost"):  # predictions depend on the measured cost
+            told = {k: v for k, v in told.items() if k not in _PREDICTED}
         return json.dumps(without_times({k: told[k] for k in _LASTING if k in told} or told))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 

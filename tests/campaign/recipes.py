@@ -116,7 +116,8 @@ def _run(
     ended = wait(start([*line, "--output", str(output)], sandbox, faults), LIMIT_S)
     broken = half_written(output)
     assert not broken, f"{recipe.stem}: {broken}"
-    return ended, contents(output) if ended.code == 0 else {}
+    made = contents(output) if ended.code == 0 else {}
+    return ended, {name: text.replace(str(sandbox), "") for name, text in made.items()}
 
 
 if __name__ == "__main__":

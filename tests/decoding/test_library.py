@@ -67,7 +67,7 @@ def part_of(text):
     return next(text[i : i + 2] for i in range(6, len(text)) if text[i : i + 2].isascii())
 
 
-@pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1"])
+@pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1,budget=12"])
 def test_generate_gives_what_transformers_gives(ours, theirs, tokenizer, drafter):
     expected = []
     for prompt in PROMPTS:
@@ -122,7 +122,7 @@ def test_sampling_depends_on_the_seed_and_the_prompt_alone(ours):
     assert first != second
 
 
-@pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1"])
+@pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1,budget=12"])
 def test_batches_obey_the_rules_of_each_prompt(ours, drafter):
     plain = ours(PROMPTS, "ar")
     stop = part_of(plain[0].text)

@@ -53,7 +53,7 @@ def _rename(rng: random.Random, tree: Tree) -> None:
 
 
 def _set(rng: random.Random, tree: Tree) -> None:
-    """Give a key a hostile value: one that is there, that could be, or that nobody knows."""
+    """Give a key a hostile value: an existing one, a possible one, or an unknown one."""
     mapping, key = _place(rng, tree)
     new = rng.choice([*KEYS, "limit", "seed", "split", "source", "methods", "device"])
     mapping[rng.choice([key, key, new])] = copy.deepcopy(rng.choice(VALUES))

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from tests.campaign.endurance import endure, verdict
@@ -26,6 +27,6 @@ def end():
 
 def test_memory_that_is_kept_and_threads_that_stay_are_noticed(end):
     kept = []
-    assert not verdict(*endure(2, 1, lambda *_, **__: kept.append(b"x" * (1 << 25))))[1]
+    assert not verdict(*endure(10, 2, lambda *_, **__: kept.append(np.ones(1 << 22))))[1]
     wait = lambda *_, **__: threading.Thread(target=end.wait).start()  # noqa: E731
     assert not verdict(*endure(2, 1, wait))[1]

@@ -160,8 +160,7 @@ def create(
             with writing(folder):
                 yield Workspace(folder, work)
                 write_json(folder / MANIFEST, _describe(folder, step, started, seed))
-                for file in files_below(folder):  # safetensors' are readable by the owner alone
-                    file.chmod((folder / MANIFEST).stat().st_mode)
+                _share(folder, folder / MANIFEST)
                 flush_below(folder)
             _check_replaced(output, force=force)  # something may have been put there meanwhile
             made, late = folder.stat(), None
@@ -173,6 +172,17 @@ def create(
                 late = interrupt  # the output is complete, so no checkpoint is kept
         if late is not None:
             raise late
+
+
+def _share(folder: Path, like: Path) -> None:
+    """Give every file the mode of ``like``: safetensors makes files that only the owner reads."""
+    mode = like.stat().st_mode
+    for file in files_below(folder):
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.fchmod(handle, mode)
+        finally:
+            os.close(handle)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -70,8 +70,11 @@ def _os_error(error: BaseException) -> OSError | None:
 
 def _line(path: Path, error: OSError, size: int | None, instead: str) -> str:
     folder = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
-    written = sum(file.lstat().st_size for file in files_below(path))
-    amount = f"{_amount(written)} written" if size is None else f"{_amount(size)} needed"
+    if size is None:
+        written = sum(file.lstat().st_size for file in files_below(path))
+        amount = f"{_amount(written)} written"
+    else:
+        amount = f"{_amount(size)} needed"
     free = _amount(shutil.disk_usage(folder).free)
     what = f"cannot write {error.filename or path}: {error.strerror}"
     return f"{what} ({amount}, {free} free): {remedy(error, instead)}"

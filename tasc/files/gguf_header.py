@@ -80,6 +80,11 @@ class _Cursor:
     def text(self) -> str:
         return self.take(self.numbers("Q")[0]).decode()
 
+    def texts(self, count: int) -> list[str]:
+        if count * 8 > len(self._data) - self.at:  # the bytes of their lengths
+            raise ValueError(f"it ends inside a list of {count:,} entries at byte {self.at}")
+        return [self.text() for _ in range(count)]
+
 
 def _read(path: Path, cursor: _Cursor) -> GgufHeader:
     if cursor.take(4) != _MAGIC:
@@ -114,7 +119,7 @@ def _value(cursor: _Cursor) -> Any:  # noqa: ANN401 - a scalar, a string, or a l
         return cursor.numbers(_code(kind))[0]
     (kind,), (count,) = cursor.numbers("I"), cursor.numbers("Q")
     if kind == _STRING:
-        return [cursor.text() for _ in range(count)]
+        return cursor.texts(count)
     return list(cursor.numbers(_code(kind), count))
 
 

@@ -5,7 +5,7 @@ Saxena, "Prompt Lookup Decoding" (2023), as transformers defines it (``prompt_lo
 occurs earlier; the continuation of its first occurrence is the chain. An end token ends the chain.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tasc._native import LookupDrafter
 from tasc.decoding.core.draft import Draft
@@ -32,4 +32,5 @@ class PromptLookup(NativeDrafter):
     """One sequence's drafter. The probabilities of a copy are not known."""
 
     def draft(self, max_nodes: int) -> Draft:
-        return replace(super().draft(max_nodes), probabilities=None)
+        tokens, parents, _ = self.native.draft(max_nodes)
+        return Draft(tokens, parents)

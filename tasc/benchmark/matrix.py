@@ -143,8 +143,8 @@ def _cells(
         resources.progress(f"measuring T(k) of {model.label}", 0, 0)
     policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
     for m in methods:
-        own = policies.get(m.label), labels if m.chooses else None
-        yield Cell(model, m, m.prepare(resources), resources, prompts, *own)
+        chosen_from, policy = labels if m.chooses else None, policies.get(m.label)
+        yield Cell(model, m, m.prepare(resources), resources, prompts, policy, chosen_from)
 
 
 def run(

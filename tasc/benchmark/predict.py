@@ -150,9 +150,9 @@ def agreement(method: str, sequence: Iterable[EntropyPoint]) -> EntropyAndRuntim
 
 def _kendall(values: Sequence[float], others: Sequence[float]) -> tuple[float | None, float | None]:
     """Return Kendall's tau and its p-value; None if all values of one side are equal."""
+    if len({*values}) < 2 or len({*others}) < 2:
+        return None, None
     from scipy.stats import kendalltau
 
-    if len({*values}) == 1 or len({*others}) == 1:
-        return None, None
     found = kendalltau(values, others)
     return float(found.statistic), float(found.pvalue)

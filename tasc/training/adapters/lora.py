@@ -159,7 +159,8 @@ class BitDropout(torch.nn.Module):
     """Inverted dropout that draws four mask elements from each random 64-bit number.
 
     The distribution is that of ``nn.Dropout``, with the rate rounded to 1/65536. ``nn.Dropout``
-    draws a number per element, for a quarter of a LoRA step on a CPU: ten times as long as this.
+    draws a number per element, which takes a quarter of a LoRA training step on a CPU; this takes
+    a tenth of that.
     """
 
     def __init__(self, rate: float) -> None:

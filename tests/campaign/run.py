@@ -92,7 +92,7 @@ def _work(given: argparse.Namespace, seeds: Seeds, home: Path, job: int) -> None
 
 
 def _drawn(given: argparse.Namespace, job: int, known: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield the kinds and numbers of a job's cases: one, or those asked for and then others."""
+    """Yield the kinds and numbers of a job's cases: one, or the chosen ones and then others."""
     chosen = given.kinds.split(",") if given.kinds else list(PARTS)
     first: list[tuple[str, int]] = []
     if given.only:

@@ -28,7 +28,7 @@ def paths(draft: Draft) -> list[tuple[int, ...]]:
 
 
 class Scripted(Autoregressive):
-    """Proposes the same draft at every step, cut to the budget; it notes what it is asked for."""
+    """Proposes the same draft at every step, cut to the budget; it notes each request."""
 
     def __init__(self, draft: Draft) -> None:
         self.proposal, self.steps = draft, 0
@@ -45,7 +45,7 @@ class Scripted(Autoregressive):
 
 
 class Timed(Scripted):
-    """Takes ``seconds`` per draft, and ``per_node`` more for every node that it is asked for."""
+    """Takes ``seconds`` per draft, and ``per_node`` more for every requested node."""
 
     def __init__(self, draft: Draft, clock: list[float], seconds=0.0, per_node=0.0) -> None:
         super().__init__(draft)

@@ -47,7 +47,7 @@ def test_the_likeliest_nodes_are_taken_wherever_they_stand(tokens, parents, prob
 
 
 class Drawn(Scripted):
-    """Draws wrong tokens, as many as it is asked for."""
+    """Draws as many wrong tokens as requested."""
 
     def draft(self, max_nodes):
         return chain(np.full(max_nodes, 9, np.int32), torch.full((max_nodes, 10), 0.1))

@@ -160,7 +160,7 @@ def test_batches_draft_as_single_sequences_do(model, outputs, head):
 
 
 class Seldom:
-    """Drafts in one of four steps only, and then a part of what was asked for."""
+    """Drafts in one of four steps only, and then some of the requested nodes."""
 
     def __init__(self, drafter):
         self.drafter, self.steps = drafter, 0

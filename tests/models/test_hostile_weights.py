@@ -149,7 +149,7 @@ def test_tensors_too_many_are_passed_over_as_transformers_does(base, tmp_path):
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """A Hub of one model, and the patterns it was asked for."""
+    """A Hub of one model, and the file patterns of each request."""
     folder, asked = tmp_path / "models--a--b" / "snapshots" / "0123", []
 
     def snapshot_download(name, *, allow_patterns, revision=None):

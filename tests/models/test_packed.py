@@ -122,7 +122,7 @@ def test_a_product_is_what_its_definition_says_up_to_rounding(k, n, bias, dtype)
     torch.testing.assert_close(packed(x), linear_reference(x, linear.weight, linear.bias))
     torch.testing.assert_close(packed.state_dict(), linear.state_dict(), rtol=0, atol=0)
     assert torch.equal(packed.unpacked().weight, linear.weight)
-    # In 8 bits, it is that of the dequantised weight.
+    # In 8 bits, its output equals the product with the dequantised weight.
     weight, scales = quantised(linear.weight)
     packed = PackedLinear(linear, int8=True)
     torch.testing.assert_close(packed(x), linear_reference(x, weight, linear.bias, scales))

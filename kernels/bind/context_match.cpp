@@ -1,6 +1,5 @@
 #include "tasc/context_match.h"
 
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
 #include <tuple>
@@ -9,13 +8,6 @@
 #include "bind.h"
 
 void bind_context_match(nb::module_& m) {
-  m.def(
-      "prompt_lookup",
-      [](const Input<int32_t>& sequence, int n_max, size_t wanted) {
-        return tasc::prompt_lookup(view(sequence), n_max, wanted);
-      },
-      nb::arg("sequence").noconvert(), nb::arg("n_max"), nb::arg("wanted"));
-
   nb::class_<tasc::LookupDrafter>(m, "LookupDrafter")
       .def(nb::init<int, int, int32_t>(), nb::arg("n_max"), nb::arg("chain"), nb::arg("end"))
       .def(

@@ -125,6 +125,9 @@ def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
     assert safe.report.excluded["byte_alphabet"] == 0
     cut = added(["\u65e5\u6700"] * 2 + ["\u65e6"] * 9, base=base, new_tokens=1)
     assert cut.report.excluded["not_utf8"] > 0
+    digits = added(base=tokenizer("falcon"), new_tokens=20).report
+    assert digits.excluded["split_again"] > 0
+    assert digits.train.tokens["predicted"] == digits.train.tokens["reached"]
 
 
 def test_no_ngram_holds_an_added_token():

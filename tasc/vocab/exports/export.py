@@ -55,6 +55,10 @@ class Exporter:
         keep_spaces(state)
         self._state = json.dumps(state, ensure_ascii=False)
 
+    def splits_again(self, text: str) -> bool:
+        """Return whether a later pre-tokenizer splits this text, so that it cannot be a token."""
+        return self._splits is not None and not self._splits.whole(text)
+
     def tokenizer(self, additions: Sequence[Addition], rules: Sequence[Rule] = ()) -> Tokenizer:
         """Return the base tokenizer with the additions, ids as given.
 

@@ -1,7 +1,7 @@
 """The pre-tokens of a base tokenizer, and their spelling in its vocabulary."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,16 +23,14 @@ class Splits:
     spell: Callable[[bytes], str]  # string -> entry of the vocabulary
     normalize: Callable[[str], str]  # text -> text as the pattern receives it
     pre_tokenizer: Callable[[str], dict[str, Any]]  # pattern -> its part of tokenizer.json
-    whole: Callable[[str], bool] = lambda _: True  # whether later pre-tokenizers keep a piece
+    whole: Callable[[str], bool] = lambda _: True  # whether later pre-tokenizers do not split it
 
     def several(self, text: str) -> bool:
         """Return whether the pattern must match the text to make it one pre-token.
 
-        That is if it can be more than one (white space looks ahead), and none is split later.
+        That is if it can be more than one: white space looks ahead.
         """
         text = self.normalize(text)
-        if not self.whole(text):
-            return False
         return text[-1].isspace() or len(self.base.pieces(text)) > 1
 
     def extended(self, ngrams: Iterable[str]) -> dict[str, Any]:
@@ -70,11 +68,11 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
     if base is None or any(part["type"] not in {"Digits", "Split"} for part in later):
         return None
     after = [level | {"use_regex": False}, *later]
+    splits = Splits(base, spell_bytes, str, partial(_described, base, after))
+    if not later:
+        return splits
     made = pre_tokenizer_of(after)
-    described = partial(_described, base, after)
-    return Splits(
-        base, spell_bytes, str, described, lambda text: len(made.pre_tokenize_str(text)) == 1
-    )
+    return replace(splits, whole=lambda text: len(made.pre_tokenize_str(text)) == 1)
 
 
 def _described(base: BasePattern, after: list[dict[str, Any]], pattern: str) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Refiner:
         self._outputs, self._held_out, self._progress = outputs, held_out, progress
         self._options, self._base = options, base
         self._exporter = Exporter(base, options.export)
-        self._filter = TokenFilter(base, options, needs_space=self._exporter.needs_space)
+        self._filter = TokenFilter(base, options, self._exporter)
         self._vocabulary = base.vocabulary()
         # Added tokens are matched before the text is split, so no n-gram can contain one.
         self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
@@ -219,17 +219,15 @@ class Refiner:
 class TokenFilter:
     """Rejects strings that cannot be new tokens, and records them by reason."""
 
-    def __init__(
-        self, base: LoadedTokenizer, options: AugmentOptions, *, needs_space: bool
-    ) -> None:
-        """``needs_space``: the export only supports tokens that start with a space."""
-        self._needs_space = needs_space
+    def __init__(self, base: LoadedTokenizer, options: AugmentOptions, exporter: Exporter) -> None:
+        self._exporter = exporter
         # A byte-level decoder garbles an added token whose characters are all in its alphabet.
         byte_level = type(base.tokenizer.decoder).__name__ == "ByteLevel"
         self._garbles = options.export == "added" and byte_level
         self._protected = [text.encode() for text in options.protect]
         self.excluded: dict[str, set[bytes]] = {
-            reason: set() for reason in ("not_utf8", "byte_alphabet", "no_space", "protected")
+            reason: set()
+            for reason in ("not_utf8", "byte_alphabet", "no_space", "protected", "split_again")
         }
 
     def protects(self, string: bytes) -> bool:
@@ -249,8 +247,10 @@ class TokenFilter:
             text = string.decode()
         except UnicodeDecodeError:
             return "not_utf8"
-        if self._needs_space and not text.startswith(" "):
+        if self._exporter.needs_space and not text.startswith(" "):
             return "no_space"
+        if self._exporter.splits_again(text):
+            return "split_again"
         if self.protects(string):
             return "protected"
         if self._garbles and not text.isascii() and byte_alphabet().keys() >= set(text):

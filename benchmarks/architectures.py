@@ -1,10 +1,11 @@
-"""The whole chain of commands on small models of other architectures, trained from scratch.
+"""Run the whole chain of commands on small models of other architectures, trained from scratch.
 
-``python -m tests.models.chain DATA FOLDER`` measures them and writes the published table.
+Usage: python -m benchmarks.architectures --data-dir DIR --output FOLDER [--json FILE]
 """
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,11 +13,11 @@ from unittest.mock import patch
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+from benchmarks.figures import publish, script
 from cli.main import main as tasc
-from tasc.environment import environment
 from tasc.training import base
+from tasc.training.base import Preset
 
-TABLE = Path(__file__).resolve().parents[2] / "benchmarks/results/architectures.json"
 _MIXED = "linear_attention", "linear_attention", "full_attention"
 _SLIDING = "sliding_attention", "sliding_attention", "full_attention"
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -38,7 +39,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 _TRAINED = "--quantize none --batch-size 32 --effective-batch 32 --learning-rate 3e-3 --merge"
 
 
-def _build(kind: str, preset: Any, vocabulary: int, positions: int, seed: int) -> PreTrainedModel:
+def _build(
+    kind: str, preset: Preset, vocabulary: int, positions: int, seed: int, *, end: int
+) -> PreTrainedModel:
     """Build a model with the sizes of a preset of ``tasc base``."""
     more = {"vocab_size_per_layer_input": vocabulary} if kind == "gemma4_text" else {}
     config = AutoConfig.for_model(
@@ -46,13 +49,14 @@ def _build(kind: str, preset: Any, vocabulary: int, positions: int, seed: int) -
         **{"vocab_size": vocabulary, "max_position_embeddings": positions},
         **{"hidden_size": preset.hidden, "intermediate_size": preset.intermediate},
         **{"num_attention_heads": preset.heads, "num_key_value_heads": preset.key_value_heads},
-        **{"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0},
+        **{"bos_token_id": None, "eos_token_id": end, "pad_token_id": end},
         **{"tie_word_embeddings": True, "num_hidden_layers": 5},
         **ARCHITECTURES[kind],
         **more,
     )
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(config)
+    model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return model
 
 
 def _run(line: str) -> None:
@@ -67,11 +71,7 @@ def _run(line: str) -> None:
 def chain(kind: str, data: str, folder: Path) -> list[dict[str, Any]]:
     """Run the chain below ``folder``; return the cells of its bench, with speed-ups."""
 
-    def build(preset: Any, vocabulary: int, positions: int, seed: int, *, end: int = 0) -> Any:
-        assert end == 0
-        return _build(kind, preset, vocabulary, positions, seed)
-
-    with patch.object(base, "build", build):
+    with patch.object(base, "build", partial(_build, kind)):
         _run(f"base {data} --preset small --epochs 3 --limit 3000 --output {folder}/base")
     _run(f"analyze {data} --tokenizer {folder}/base --model {folder}/base --output {folder}/a")
     tokens = f"--tokenizer {folder}/base --new-tokens 150 --output {folder}/tokens"
@@ -94,15 +94,11 @@ def chain(kind: str, data: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure every architecture."""
-    data, folder = sys.argv[1:]
-    found = {kind: chain(kind, data, Path(folder) / kind) for kind in ARCHITECTURES}
-    table = {
-        "environment": environment(),
-        "command": "python -m tests.models.chain DATA FOLDER",
-        "architectures": found,
-    }
-    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    """Measure every architecture and print the figures as JSON."""
+    options = script(__doc__, data_dir=str, output=str).parse_args()
+    folder = Path(options.output)
+    found = {kind: chain(kind, options.data_dir, folder / kind) for kind in ARCHITECTURES}
+    publish({"architectures": found}, options.json)
 
 
 if __name__ == "__main__":

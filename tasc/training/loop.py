@@ -71,6 +71,7 @@ class Run:
         """
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             step = self._start(resume)
+            progress("training", step, self.steps)
             origin = time.monotonic() - self.journal.seconds
             self.model.train()
             while not self._over(step):

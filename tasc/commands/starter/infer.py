@@ -48,8 +48,8 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     values = [value for value in map(_json, outputs) if isinstance(value, dict | list)]
     if len(values) >= _FITS * len(outputs):
         known = schema_of([v for v in map(_json, rest) if isinstance(v, dict | list)])
-        for layout in _LAYOUTS:
-            with suppress(InputError):  # the schema is too large to decode with
+        with suppress(InputError):  # the schema is too large to decode with
+            for layout in _LAYOUTS:
                 share = _share(held, text_test(Constraint.of_schema(known | layout)))
                 if share >= _FITS:
                     text = json.dumps(schema_of(values) | layout, indent=2, ensure_ascii=False)
@@ -86,8 +86,9 @@ def schema_of(values: Sequence[Any]) -> Schema:
     """
     forms: list[Schema] = []
     if objects := [value for value in values if isinstance(value, dict)]:
-        names = dict.fromkeys(name for value in objects for name in value)
-        parts = {name: [value[name] for value in objects if name in value] for name in names}
+        parts: dict[str, list[Any]] = {}
+        for name, part in (item for value in objects for item in value.items()):
+            parts.setdefault(name, []).append(part)
         forms.append(
             {
                 "type": "object",

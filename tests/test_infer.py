@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tasc.commands.starter.infer import infer, schema_of
 from tasc.decoding.core.grammar import Grammar, text_test
+from tasc.errors import InputError
 from tasc.options.constraint import Constraint
 
 SCALARS = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-2, 2) | st.sampled_from("abc")
@@ -111,5 +112,24 @@ def test_schemas_that_decoding_does_not_accept_are_not_inferred():
     for escaped in (True, False):  # llguidance reads é itself only
         outputs = [json.dumps({"a": f"é{i}"}, ensure_ascii=escaped) for i in range(100)]
         assert (infer(outputs, "mine", seed=0) is None) is escaped
-    many = [json.dumps({f"key{i}": 1}) for i in range(20_000)]
-    assert infer(many, "mine", seed=0) is None
+
+
+def test_keys_that_are_data_may_be_any():
+    outputs = [json.dumps({"of": {f"key{i}": i, "x": "y"}}) for i in range(2000)]
+    found = infer(outputs, "mine", seed=0)
+    (values,) = json.loads(found.text)["properties"].values()
+    assert values == {
+        "type": "object",
+        "additionalProperties": {"anyOf": [{"type": "string", "enum": ["y"]}, {"type": "integer"}]},
+    }
+    assert found.share == 1.0
+
+
+def test_a_schema_that_is_too_large_is_not_inferred(monkeypatch):
+    def too_large(constraint):
+        raise InputError("the schema takes too long to compile: correct it")
+
+    outputs = [json.dumps({"a": i}) for i in range(100)]
+    assert infer(outputs, "mine", seed=0) is not None
+    monkeypatch.setattr("tasc.commands.starter.infer.text_test", too_large)
+    assert infer(outputs, "mine", seed=0) is None

@@ -18,6 +18,7 @@ _MEASURED = 1000  # held-out outputs that are compared
 _REPEATS = 5  # mean number of outputs per label or value of an enum
 _LONGEST = 64  # characters of a label
 _MOST_VALUES = 100  # of an enum
+_MOST_KEYS = 100  # of an object; beyond it, keys are taken to be data
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 Schema = dict[str, Any]
 # Separators of items and of keys: json.dumps's own, and none.
@@ -82,21 +83,12 @@ def schema_of(values: Sequence[Any]) -> Schema:
     """Return the smallest schema of its form that all JSON ``values`` satisfy.
 
     Objects have all keys of their examples, in the order in which they occur first, and no other;
-    a key of all examples is required. Strings with few different values become an enum.
+    a key of all examples is required. If there are too many, any key is allowed. Strings with few
+    different values become an enum.
     """
     forms: list[Schema] = []
     if objects := [value for value in values if isinstance(value, dict)]:
-        parts: dict[str, list[Any]] = {}
-        for name, part in (item for value in objects for item in value.items()):
-            parts.setdefault(name, []).append(part)
-        forms.append(
-            {
-                "type": "object",
-                "properties": {name: schema_of(part) for name, part in parts.items()},
-                "required": [name for name, part in parts.items() if len(part) == len(objects)],
-                "additionalProperties": False,
-            }
-        )
+        forms.append(_schema_of_objects(objects))
     if arrays := [value for value in values if isinstance(value, list)]:
         items = [item for value in arrays for item in value]
         forms.append(
@@ -112,3 +104,18 @@ def schema_of(values: Sequence[Any]) -> Schema:
         kinds.discard("string")
     forms += [{"type": kind} for kind in sorted(kinds)]
     return forms[0] if len(forms) == 1 else {"anyOf": forms}
+
+
+def _schema_of_objects(objects: Sequence[dict[str, Any]]) -> Schema:
+    parts: dict[str, list[Any]] = {}
+    for name, part in (item for value in objects for item in value.items()):
+        parts.setdefault(name, []).append(part)
+    if len(parts) > _MOST_KEYS:
+        every = [part for own in parts.values() for part in own]
+        return {"type": "object", "additionalProperties": schema_of(every)}
+    return {
+        "type": "object",
+        "properties": {name: schema_of(part) for name, part in parts.items()},
+        "required": [name for name, part in parts.items() if len(part) == len(objects)],
+        "additionalProperties": False,
+    }

@@ -1,1 +1,1 @@
-"""What commands leave, typed to the end: the classes of ``results.json`` and its kin."""
+"""The typed results that commands write and read, such as ``results.json``."""

@@ -70,7 +70,6 @@ def _run(line: str) -> None:
 
 def chain(kind: str, data: str, folder: Path) -> list[dict[str, Any]]:
     """Run the chain below ``folder``; return the cells of its bench, with speed-ups."""
-
     with patch.object(base, "build", partial(_build, kind)):
         _run(f"base {data} --preset small --epochs 3 --limit 3000 --output {folder}/base")
     _run(f"analyze {data} --tokenizer {folder}/base --model {folder}/base --output {folder}/a")

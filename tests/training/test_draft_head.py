@@ -60,7 +60,8 @@ def test_an_interrupted_run_resumes_to_the_same_head(base, result, tmp_path, mon
             kind.append((total, done))
 
     again = train_head(*arguments, work=tmp_path, resume=True, progress=note)
-    assert min(trained)[1] == (1 if stopped.startswith("answering") else 10)
+    steps = sorted(done for _, done in trained)
+    assert steps[:2] == ([1, 2] if stopped.startswith("answering") else [10, 11])
     if stopped.startswith("answering"):  # 20 prompts, of which 8 are answered
         assert min(done for total, done in answered if total == 20) >= 8
     assert again.report.losses == result.report.losses

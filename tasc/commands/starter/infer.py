@@ -18,7 +18,7 @@ _MEASURED = 1000  # held-out outputs that are compared
 _REPEATS = 5  # mean number of outputs per label or value of an enum
 _LONGEST = 64  # characters of a label
 _MOST_VALUES = 100  # of an enum
-_MOST_KEYS = 100  # of an object; beyond it, keys are taken to be data
+_MOST_KEYS = 100  # of an object that are optional; beyond it, they are taken to be data
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 Schema = dict[str, Any]
 # Separators of items and of keys: json.dumps's own, and none.
@@ -83,8 +83,8 @@ def schema_of(values: Sequence[Any]) -> Schema:
     """Return the smallest schema of its form that all JSON ``values`` satisfy.
 
     Objects have all keys of their examples, in the order in which they occur first, and no other;
-    a key of all examples is required. If there are too many, any key is allowed. Strings with few
-    different values become an enum.
+    a key of all examples is required. If too many others occur, any other key is allowed. Strings
+    with few different values become an enum.
     """
     forms: list[Schema] = []
     if objects := [value for value in values if isinstance(value, dict)]:
@@ -110,12 +110,14 @@ def _schema_of_objects(objects: Sequence[dict[str, Any]]) -> Schema:
     parts: dict[str, list[Any]] = {}
     for name, part in (item for value in objects for item in value.items()):
         parts.setdefault(name, []).append(part)
-    if len(parts) > _MOST_KEYS:
-        every = [part for own in parts.values() for part in own]
-        return {"type": "object", "additionalProperties": schema_of(every)}
+    required = [name for name, part in parts.items() if len(part) == len(objects)]
+    others: list[Any] = []
+    if len(parts) - len(required) > _MOST_KEYS:
+        others = [part for own in parts.values() if len(own) < len(objects) for part in own]
+        parts = {name: parts[name] for name in required}
     return {
         "type": "object",
         "properties": {name: schema_of(part) for name, part in parts.items()},
-        "required": [name for name, part in parts.items() if len(part) == len(objects)],
-        "additionalProperties": False,
+        "required": required,
+        "additionalProperties": schema_of(others) if others else False,
     }

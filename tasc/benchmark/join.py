@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tasc.benchmark.pages.write import write_pages
-from tasc.benchmark.paired.compare import differences, read_results
+from tasc.benchmark.paired.compare import differences, on_same_samples, read_results
 from tasc.benchmark.paired.pairs import pairs
 from tasc.benchmark.results.bench import BenchResults, JoinedResults, Run
 from tasc.benchmark.results.comparisons import ModelPair
@@ -46,12 +46,15 @@ def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
     tested, notes = list[ModelPair](), list[str]()
     for old, new in combinations(runs, 2):
         names = f"{old.label} and {new.label}"
-        if [s.id for s in old.bench.samples] != [s.id for s in new.bench.samples]:
+        try:
+            first, second = on_same_samples(old.bench, new.bench)
+        except InputError:
             notes.append(f"{names}: the samples differ, so nothing is tested between them")
             continue
-        reasons = list(differences(old.bench, new.bench))
+        reasons = list(differences(first, second))
         notes += [f"{names}: {reason}" for reason in reasons]
-        tested += _test_between(old, new, speeds=not reasons)
+        both = {old.label: first, new.label: second}
+        tested += _test_between(both, speeds=not reasons)
     return JoinedResults(runs=tuple(runs), pairs=tuple(tested), notes=tuple(notes))
 
 
@@ -80,18 +83,19 @@ def write_report(
     return results
 
 
-def _test_between(old: Run, new: Run, *, speeds: bool) -> list[ModelPair]:
+def _test_between(runs: dict[str, BenchResults], *, speeds: bool) -> list[ModelPair]:
     """Compare each model of one run with each of another one, in speed only if ``speeds``."""
-    metrics = [m for m in new.bench.settings.metrics if m in old.bench.settings.metrics]
-    settings = new.bench.settings.model_copy(update={"metrics": tuple(metrics)})
+    old, new = runs.values()
+    metrics = [m for m in new.settings.metrics if m in old.settings.metrics]
+    settings = new.settings.model_copy(update={"metrics": tuple(metrics)})
     cells, owner = [], dict[str, str]()
-    for run in (old, new):
-        for cell in run.bench.cells:
-            name = f"{run.label} · {cell.model}"
-            owner[name] = run.label
+    for label, bench in runs.items():
+        for cell in bench.cells:
+            name = f"{label} · {cell.model}"
+            owner[name] = label
             cells.append(cell.model_copy(update={"model": name}))
     return [
         pair if speeds else pair.model_copy(update={"speed": {}})
-        for pair in pairs(cells, [s.reference for s in new.bench.samples], settings)
+        for pair in pairs(cells, [s.reference for s in new.samples], settings)
         if owner[pair.model] != owner[pair.against]
     ]

@@ -204,6 +204,9 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
 
     @model_validator(mode="after")
     def _runnable(self) -> Self:
+        if self.minutes is not None and (self.executor != "local" or self.slice is not None):
+            other = "slice" if self.executor == "local" else "executor"
+            raise ValueError(f"minutes and {other} exclude each other: remove one")
         if self.executor != "local" and self.slice is None:
             raise ValueError("executor: without slice, one worker decodes all samples: set slice")
         if self.executor != "local" and not any(parse(text).name == "ar" for text in self.methods):
@@ -213,8 +216,6 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         if self.dtype == "int8" and (self.kernels == "torch" or self.compile):
             wrong = "compile" if self.compile else "kernels"
             raise ValueError(f"dtype: int8 needs packed weights: remove {wrong}")
-        if self.minutes is not None and self.slice is not None:
-            raise ValueError("minutes and slice exclude each other: remove one")
         turn = turn_length(self.batch_size)
         if self.slice is not None and self.slice % turn:
             raise ValueError(

@@ -23,10 +23,10 @@ def times(factor: float, seed: int) -> list[float]:
     return (factor * hard * np.random.default_rng(seed).lognormal(0, 0.05, N)).tolist()
 
 
-def bench(wrong=range(0), factor=1.0, seed=1, model="m", **changes):
-    cell = said(model, texts(wrong), times(factor, seed))
+def bench(wrong=range(0), factor=1.0, seed=1, model="m", first=N, **changes):
+    cell = said(model, texts(wrong)[:first], times(factor, seed)[:first])
     metrics = ("exact_match", "micro_f1")
-    return make_results(cell, references=REFERENCES, metrics=metrics, **changes)
+    return make_results(cell, references=REFERENCES[:first], metrics=metrics, **changes)
 
 
 @pytest.fixture
@@ -112,6 +112,16 @@ def test_speed_is_not_compared_between_machines(compared):
     found = compared(bench(), bench(factor=3, settings={"threads": 7}))
     assert found.notes == ("threads is 7, was 1: speed is not compared",)
     assert [change.what for change in found.changes] == ["exact_match", "micro_f1", "steps"]
+
+
+def test_benches_that_their_minutes_ended_are_compared_on_the_samples_of_both(compared):
+    timed = {"settings": {"minutes": 1.0}}
+    old = bench(first=40, **timed)
+    found = compared(old, bench(range(20), 1.5, **timed))
+    expected = compared(old, bench(range(20), 1.5, first=40, **timed))
+    assert (found.samples, found.changes) == (40, expected.changes)
+    with pytest.raises(InputError, match="both with --minutes"):
+        compared(old, bench())
 
 
 def test_what_cannot_be_compared_is_refused_in_one_line(compared, tmp_path):

@@ -57,7 +57,7 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
     Raises InputError if a file is missing or not a result of a bench, the samples differ, or the
     benches share no model and method.
     """
-    old, new = (read_results(path) for path in (options.old, options.new))
+    old, new = on_same_samples(*(read_results(path) for path in (options.old, options.new)))
     both = _common(old, new)
     notes = tuple(differences(old, new))
     metrics = [name for name in new.settings.metrics if name in old.settings.metrics]
@@ -96,15 +96,37 @@ def read_results(path: str) -> BenchResults:
     return found
 
 
-def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
-    """Return the cells of both benches. Raises InputError for other samples, and without any."""
+def on_same_samples(old: BenchResults, new: BenchResults) -> tuple[BenchResults, BenchResults]:
+    """Return both benches on the samples of both: of the shorter one, if ``minutes`` ended one.
+
+    Raises InputError if the samples differ.
+    """
     before, after = ([sample.id for sample in bench.samples] for bench in (old, new))
+    count = min(len(before), len(after))
+    if old.settings.minutes and new.settings.minutes and before[:count] == after[:count]:
+        return _first(old, count), _first(new, count)
     if before != after:
         raise InputError(
             f"the samples differ: {len(before)} and {len(after)}, of which "
-            f"{len({*before} & {*after})} are in both: "
-            "run both benches with the same --split, --limit and --seed"
+            f"{len({*before} & {*after})} are in both: run both benches with the same "
+            "--split, --limit and --seed, and both with --minutes or both without"
         )
+    return old, new
+
+
+def _first(bench: BenchResults, count: int) -> BenchResults:
+    """Return a bench with the outputs of its first ``count`` samples; its figures stay."""
+    cells = tuple(  # sample_ms may be cached
+        cell.model_copy(
+            update={"outputs": cell.outputs[:count], "sample_ms": cell.sample_ms[:count]}
+        )
+        for cell in bench.cells
+    )
+    return bench.model_copy(update={"samples": bench.samples[:count], "cells": cells})
+
+
+def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
+    """Return the cells of both benches. Raises InputError without any."""
     cells = {cell.label: cell for cell in old.cells}
     both = [(cells[cell.label], cell) for cell in new.cells if cell.label in cells]
     if not both:
@@ -152,7 +174,7 @@ def _steps(both: list[CellPair], confidence: float) -> Iterator[Change]:
     for before, after in both:
         old, new = (np.array([(o.steps, 1.0) for o in cell.outputs]) for cell in (before, after))
         change = bootstrap.ratio(new, old, confidence)
-        means = before.decoding_steps_per_output, after.decoding_steps_per_output
+        means = float(old[:, 0].mean()), float(new[:, 0].mean())
         yield _change(after, "steps", means, change, _verdict(change[1], 1, 1))
 
 
@@ -163,7 +185,7 @@ def _speeds(
     speeds = Speeds(len(both[0][0].outputs), turn, _RESAMPLES)
     for before, after in both:
         speed = speeds.ratio(after, before, confidence)
-        means = before.ms_per_sample, after.ms_per_sample
+        means = float(before.sample_ms.mean()), float(after.sample_ms.mean())
         verdict = _verdict(speed.interval, 1 - tolerance, 1 / (1 - tolerance))
         yield _change(after, "speed", means, (speed.ratio, speed.interval), verdict)
 

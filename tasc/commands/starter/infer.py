@@ -1,9 +1,13 @@
 """Infer what the outputs of a task have in common: a list of labels, or a JSON Schema."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,8 @@ _MEASURED = 1000  # held-out outputs that are compared
 _REPEATS = 5  # mean number of outputs per label or value of an enum
 _LONGEST = 64  # characters of a label
 _MOST_VALUES = 100  # of an enum
-_MOST_KEYS = 100  # of an object that are optional; beyond it, they are taken to be data
+_MOST_KEYS = 100  # of an object that most examples lack; beyond it, they are taken to be data
+_SECONDS = 20.0  # after which no further outputs are compared
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 Schema = dict[str, Any]
 # Separators of items and of keys: json.dumps's own, and none.
@@ -46,14 +51,16 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     order = np.random.default_rng(seed).permutation(len(outputs))
     held, rest = ([outputs[i] for i in part] for part in np.split(order, [len(order) // 5]))
     held = held[:_MEASURED]
-    values = [value for value in map(_json, outputs) if isinstance(value, dict | list)]
+    values, known = (
+        [value for value in map(_json, texts) if isinstance(value, dict | list)]
+        for texts in (outputs, rest)
+    )
     if len(values) >= _FITS * len(outputs):
-        known = schema_of([v for v in map(_json, rest) if isinstance(v, dict | list)])
-        with suppress(InputError):  # the schema is too large to decode with
+        with suppress(InputError, RecursionError):  # the schema is too large to decode with
             for layout in _LAYOUTS:
-                share = _share(held, text_test(Constraint.of_schema(known | layout)))
-                if share >= _FITS:
-                    text = json.dumps(schema_of(values) | layout, indent=2, ensure_ascii=False)
+                share = _fitting(held, schema_of(known) | layout)
+                if share >= _FITS and _fitting(held, schema := schema_of(values) | layout) >= _FITS:
+                    text = json.dumps(schema, indent=2, ensure_ascii=False)
                     return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
     labels = sorted(set(outputs))
@@ -67,24 +74,35 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     return made if share >= _FITS else None
 
 
+def _fitting(outputs: Sequence[str], schema: Schema) -> float:
+    return _share(outputs, text_test(Constraint.of_schema(schema)))
+
+
 def _share(outputs: Sequence[str], test: Callable[[str], bool]) -> float:
-    return sum(map(test, outputs)) / len(outputs)
+    end, fitting = monotonic() + _SECONDS, list[bool]()
+    for output in outputs:
+        fitting.append(test(output))
+        if monotonic() > end:
+            break
+    return sum(fitting) / len(fitting)
 
 
 def _json(text: str) -> Any:  # noqa: ANN401
-    """Return the value of a JSON text; a text that is not JSON is a value of its own."""
+    """Return the value of a JSON text; a text that is not JSON in UTF-8 is a value of its own."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()  # an escape may be half of a character
     except (ValueError, RecursionError):
         return text
+    return value
 
 
 def schema_of(values: Sequence[Any]) -> Schema:
     """Return the smallest schema of its form that all JSON ``values`` satisfy.
 
-    Objects have all keys of their examples, in the order in which they occur first, and no other;
-    a key of all examples is required. If too many others occur, any other key is allowed. Strings
-    with few different values become an enum.
+    Objects have all keys of their examples, in an order that agrees with most of them, and no
+    other; a key of all examples is required. If too many keys are missing in most examples, these
+    are left out, and any other key is allowed. Strings with few different values become an enum.
     """
     forms: list[Schema] = []
     if objects := [value for value in values if isinstance(value, dict)]:
@@ -110,14 +128,27 @@ def _schema_of_objects(objects: Sequence[dict[str, Any]]) -> Schema:
     parts: dict[str, list[Any]] = {}
     for name, part in (item for value in objects for item in value.items()):
         parts.setdefault(name, []).append(part)
-    required = [name for name, part in parts.items() if len(part) == len(objects)]
-    others: list[Any] = []
-    if len(parts) - len(required) > _MOST_KEYS:
-        others = [part for own in parts.values() if len(own) < len(objects) for part in own]
-        parts = {name: parts[name] for name in required}
+    rare = [name for name, part in parts.items() if 2 * len(part) < len(objects)]
+    dropped = rare if len(rare) > _MOST_KEYS else []
+    others = [part for name in dropped for part in parts.pop(name)]
     return {
         "type": "object",
-        "properties": {name: schema_of(part) for name, part in parts.items()},
-        "required": required,
+        "properties": {name: schema_of(parts[name]) for name in _in_order(parts, objects)},
+        "required": [name for name, part in parts.items() if len(part) == len(objects)],
         "additionalProperties": schema_of(others) if others else False,
     }
+
+
+def _in_order(names: Collection[str], objects: Sequence[dict[str, Any]]) -> list[str]:
+    """Sort ``names`` as most objects have them; where they contradict each other, as they are."""
+    follows = Counter(
+        pair for value in objects for pair in pairwise(name for name in value if name in names)
+    )
+    before: dict[str, list[str]] = {name: [] for name in names}
+    for (first, second), count in follows.items():
+        if count > follows[second, first]:
+            before[second].append(first)
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError:
+        return list(names)

@@ -127,7 +127,16 @@ class _Cell:
             )
         if "content" in message:
             message["content"] = self._content(message["content"])
-        return message
+        return self._plain(message)  # type: ignore[no-any-return]
+
+    def _plain(self, value: object) -> Any:  # noqa: ANN401 - JSON values
+        """Return JSON values, with dates and the like as text."""
+        try:
+            return json.loads(json.dumps(value, ensure_ascii=False, default=str).encode())
+        except ValueError:
+            raise self.error(
+                f"column {self.column!r} holds half of a surrogate pair: fix the escape"
+            ) from None
 
     def _content(self, content: object) -> str:
         """Return a message's text, which may be a list of parts."""
@@ -149,7 +158,7 @@ class _Cell:
         except (ValueError, RecursionError):
             found = False
         if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
-            return found or None
+            return self._plain(found) or None
         raise self.error(
             f"column {self.column!r} has no tools: write a list of JSON schemas, or null"
         )

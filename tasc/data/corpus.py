@@ -219,6 +219,11 @@ def refuse_empty(source: Source, split: str, samples: int, dropped: int) -> None
     """Raise InputError if a split has no ``samples``, because it is empty or they were dropped."""
     if samples:
         return
+    if dropped and source.chat:
+        raise InputError(
+            f"{source.path}: the split {split!r} has no message with text of the role assistant "
+            f"(column {source.output_column!r}): name the roles user and assistant"
+        )
     if not dropped:
         raise InputError(f"{source.path}: the split {split!r} is empty: choose another")
     raise InputError(
@@ -239,14 +244,14 @@ def as_recognised(source: Source, split: str) -> tuple[Source, str]:
 def precheck(source: Source, split: str) -> None:
     """Raise the InputError of ``load`` for a built-in task, file, split or column that is missing.
 
-    Datasets on the Hub are not checked; columns are checked only in files with one row per line.
+    Datasets on the Hub are not checked.
     """
     if source.path.startswith(BUILTIN):
         builtin.check(source, split)
     elif local.is_local(source.path):
-        files, split = local.split_files(source.path, split)
-        if local.has_lines(files[0]):
-            next(local.tables(as_recognised(source, split)[0], split, 1), None)
+        split = local.split_files(source.path, split)[1]
+        if not next(local.tables(as_recognised(source, split)[0], split, 1), None):
+            refuse_empty(source, split, 0, 0)
 
 
 def read_table(source: Source, split: str) -> Table:

@@ -26,6 +26,7 @@ _SPLIT_FILE = re.compile(
     r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?"
     r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet))(\.gz)?"
 )
+_OF = re.compile(r"-of-(\d+)")
 
 # An offset has the file's number in its upper bits. Below are the byte of a line, or the number of
 # a row and 16 bits to number the answers of a chat.
@@ -77,6 +78,12 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             f"…), but {', '.join(names[:8]) or 'no files'}: pass one file"
         )
     for split, files in found.items():
+        parts = {int(of[1]) for of in (_OF.search(file.name) for file in files) if of}
+        if parts and parts != {len(files)}:
+            raise InputError(
+                f"{path} has {len(files)} files for the split {split!r}, named as parts of "
+                f"{' and '.join(map(str, sorted(parts)))}: keep one complete set"
+            )
         if len(files) > 1 and not all("-of-" in file.name for file in files):
             rivals = ", ".join(file.name for file in files)
             raise InputError(
@@ -131,8 +138,8 @@ def _names(path: Path) -> list[str]:
     form = _format(path)
     if form in {"csv", "parquet"}:
         return csv_names(path) if form == "csv" else parquet_names(path)
-    row, _ = next(_entries(Span(path, 0)), ({}, 0)) if form else ({}, 0)
-    return list(row)
+    rows = islice(_entries(Span(path, 0)), _BATCH) if form else ()
+    return list(dict.fromkeys(name for row, _ in rows for name in row))
 
 
 def split_files(path: str, split: str) -> tuple[list[Path], str]:

@@ -42,7 +42,7 @@ class Table:
         """Return a value of column ``name`` as text; InputError if it cannot be text."""
         if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
             value = " ".join([_written(word) for word in value])
-        if value is None:
+        if value is None or value != value:  # NaN, as pandas writes a missing value
             return ""
         if not isinstance(value, _SCALARS):
             raise InputError(
@@ -87,7 +87,7 @@ def choose_split(path: str, existing: Sequence[str], split: str) -> str:
 def _words(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(map(_written, value))
-    return () if value is None else tuple(_written(value).split())
+    return () if value is None or value != value else tuple(_written(value).split())
 
 
 def _written(value: object) -> str:

@@ -107,6 +107,7 @@ class Labels:
         Raises InputError for a prompt that is empty or too long.
         """
         room = max(map(len, self.outputs))
+        target.check_ids(np.concatenate(self.outputs), "a label or its end token")
         for prompt in prompts:
             target.check(prompt, room)
         vocabulary = int(target.model.config.get_text_config().vocab_size)

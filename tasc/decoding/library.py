@@ -220,9 +220,15 @@ def prepare(
     # Without a corpus, an empty output marks where outputs begin.
     outputs: Sequence[np.ndarray] = [np.empty(0, np.int32)]
     if corpus is not None and not isinstance(corpus, NgramIndex):
+        if resources.end < 0:
+            raise InputError(
+                "a corpus needs an end token, which ends each of its texts: set the tokenizer's "
+                "eos_token, or leave out the corpus"
+            )
         outputs = [ids_of(c, tokenizer) for c in corpus]
-    if resources.target is not None:
-        resources.target.check_ids(np.concatenate([*outputs, [0]]), "the corpus")
+        if resources.target is not None:
+            ended = np.concatenate([*outputs, [resources.end]])
+            resources.target.check_ids(ended, "the corpus or its end token")
     needed = method.entry.needs in ("draft", "either") or resources.token_counts is not None
     known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
     indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()

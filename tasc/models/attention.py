@@ -80,6 +80,9 @@ def most_positions(model: PreTrainedModel) -> int:
     """Return the number of positions that ``model`` can attend over; 0: any."""
     config = model.config.get_text_config()
     positions = int(getattr(config, "max_position_embeddings", 0) or 0)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":  # longer texts change the angles of all keys
+        positions = int(rope.get("original_max_position_embeddings") or positions)
     if "chunked_attention" not in layer_types(model):
         return positions
     chunk = int(config.attention_chunk_size)  # our mask does not hide other chunks

@@ -52,7 +52,8 @@ class Constraint:
         if not strings or not all(strings):
             raise InputError(f"{name}: got {len(strings)} texts, or an empty one: give texts")
         written = (json.dumps(string, ensure_ascii=False) for string in strings)
-        return cls("lark", "start: " + " | ".join(written), name)
+        # One terminal: LLGuidance reads no rule with more than 2,000 alternatives.
+        return cls("lark", "start: LABEL\nLABEL: " + " | ".join(written), name)
 
     @property
     def option(self) -> str:

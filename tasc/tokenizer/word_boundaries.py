@@ -58,6 +58,8 @@ def splitting(state: dict[str, Any]) -> Splitting | None:
     runs = True  # whether several marks can be one token
     if parts and parts[0]["type"] == "Metaspace":
         first = parts.pop(0)
+        if first["replacement"] != MARK:
+            return None
         runs = not first.get("split", True)
         before = (first | {"split": False},)
     elif not _marks(state["normalizer"]):

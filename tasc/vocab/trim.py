@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.token_bytes import BYTE_PIECE
+from tasc.tokenizer.token_bytes import BYTE_PIECE, MARK
 from tasc.vocab.exports.export import companions
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 
@@ -118,7 +118,10 @@ def _needed(vocabulary: _Vocabulary, used: set[int], model_rows: int | None = No
     spelling = {i for i, token in names.items() if BYTE_PIECE.fullmatch(token)}
     if len(spelling) != 256:
         spelling = {i for i, token in names.items() if len(token) == 1}
-    kept = used | special | {tokenizer.eos_id} | spelling
+    spelling |= {i for i, token in names.items() if token == MARK}
+    spelling |= {vocabulary.state["model"].get("unk_id")} - {None}
+    around = set(tokenizer.tokenizer.encode("").ids)  # what begins and ends every text
+    kept = used | special | {tokenizer.eos_id} | spelling | around
     parts = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}
     return kept | parts
 

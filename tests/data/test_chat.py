@@ -137,8 +137,8 @@ def test_a_message_may_come_in_parts_of_text(tmp_path):
         ({"messages": CHAT, "tools": "no json"}, "column 'tools' has no tools: write a list"),
         ({"messages": CHAT, "tools": ["add"]}, "column 'tools' has no tools: write a list"),
         ({"prompt": CHAT, "completion": "4"}, "column 'completion' is not a chat"),
-        ({"messages": []}, "all 1 outputs of the split 'train' are empty"),
-        ({"messages": [ASK]}, "all 1 outputs of the split 'train' are empty"),
+        ({"messages": []}, "no message with text of the role assistant"),
+        ({"messages": [ASK]}, "no message with text of the role assistant"),
     ],
 )
 def test_what_is_no_chat_is_told_in_one_line(tmp_path, row, words):

@@ -72,7 +72,7 @@ def test_a_mask_allows_exactly_the_tokens_that_verification_allows(made, kind):
         row = masks([], torch.zeros(size + 7, dtype=torch.bfloat16))
         assert row.dtype == torch.float32
         allowed = torch.isfinite(row).tolist()
-        assert allowed == [masks.allows([i]) for i in range(size)] + [False] * 7
+        assert allowed == [masks.allows([i]) for i in range(size + 7)]
         assert allowed[token]
         masks.extend([token])
     assert masks.complete
@@ -193,10 +193,10 @@ def test_every_kind_is_read_from_its_option(tmp_path, kind):
 
 
 def test_strings_become_a_grammar(made):
-    strings = ['a "b"', "a", "naïve\n", "\\d+"]
+    strings = ['a "b"', "a", "naïve\n", "\\d+", *(f"a{i}" for i in range(3000))]
     loaded = made["base"]
     found = Grammar(Constraint.of_strings(strings), loaded, (loaded.eos_id,))
-    assert all(found.accepts(ids_of(loaded, text)) for text in strings)
+    assert all(found.accepts(ids_of(loaded, text)) for text in strings[:9])
     assert not any(found.accepts(ids_of(loaded, text)) for text in ("", "b", "7", "aa"))
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -231,6 +232,20 @@ def test_custom_generate_refuses_what_it_would_do_differently(model, theirs, one
             theirs(one, **{"custom_generate": tasc.custom_generate()} | options)
 
 
+@pytest.mark.parametrize(("end", "message"), [(None, "end token"), ("<end>", "token id 320")])
+def test_a_corpus_and_labels_need_an_end_token_of_the_model(
+    model, tokenizer, end, message, monkeypatch
+):
+    other = deepcopy(tokenizer)
+    other.add_tokens(["<end>"])
+    monkeypatch.setattr(model.generation_config, "eos_token_id", None)
+    other.eos_token = end
+    with pytest.raises(InputError, match=message):
+        tasc.generate(model, other, PROMPTS, corpus=TEXTS, max_new_tokens=2)
+    with pytest.raises(InputError, match=message):
+        tasc.choose(model, other, PROMPTS, ["a", "b"])
+
+
 FOREIGN = (320, 10**6, -1)  # no ids of this tokenizer
 
 
@@ -243,7 +258,7 @@ FOREIGN = (320, 10**6, -1)  # no ids of this tokenizer
         (PROMPTS, {"batch_size": 2, "on_tokens": print}, "one per prompt"),
         (PROMPTS, {"batch_size": 2, "on_tokens": [print]}, "and 1 on_tokens"),
         *(([[1, i]], {}, f"the prompt has token id {i}, .* 320") for i in FOREIGN),
-        *(([[1]], {"corpus": [[2, i]]}, f"the corpus has token id {i}, .* 320") for i in FOREIGN),
+        *(([[1]], {"corpus": [[2, i]]}, f"the corpus .* token id {i}, .* 320") for i in FOREIGN),
     ],
 )
 def test_wrong_arguments_are_refused(ours, prompts, options, message):

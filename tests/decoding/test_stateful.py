@@ -97,11 +97,21 @@ def test_a_model_that_cannot_score_trees_is_no_target_of_them(kind):
         Target(build_model(kind))
 
 
-def test_chunked_attention_is_used_within_one_chunk_only():
-    shape = {"hidden_size": 64, "intermediate_size": 128, "intermediate_size_mlp": 128}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
-    layers = {"num_hidden_layers": 2, "num_local_experts": 2, "attention_chunk_size": 32}
-    config = AutoConfig.for_model("llama4_text", vocab_size=320, **shape, **heads, **layers)
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32}
+LONG_ROPE |= {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("llama4_text", {"num_local_experts": 2, "attention_chunk_size": 32, "head_dim": 16}),
+        ("phi3", {"rope_parameters": LONG_ROPE, "pad_token_id": 0}),
+    ],
+)
+def test_models_whose_keys_change_with_the_length_are_used_below_it_only(kind, own):
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    config = AutoConfig.for_model(kind, vocab_size=320, **shape, **heads, **own)
     target = Target(AutoModelForCausalLM.from_config(config).eval())
     target.prefill(np.ones(20, np.int32), 12)
     with pytest.raises(InputError, match="32 positions"):

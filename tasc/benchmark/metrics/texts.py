@@ -37,11 +37,17 @@ def count_words(outputs: Sequence[str], references: Sequence[str], _delimiter: s
 def count_rouge_l(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
     """Return the F-measure of each output, and 1: (N, 2).
 
-    ROUGE-L of Lin (2004), as computed by the package rouge-score, without stemming.
+    ROUGE-L of Lin (2004), as computed by the package rouge-score, without stemming. Words are of
+    any alphabet; the package's own tokenizer knows a to z and digits only.
     """
     from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import Tokenizer
 
-    scorer = RougeScorer(["rougeL"])
+    class Words(Tokenizer):  # type: ignore[misc]
+        def tokenize(self, text: str) -> list[str]:
+            return re.findall(r"[^\W_]+", text.lower())
+
+    scorer = RougeScorer(["rougeL"], tokenizer=Words())
     pairs = zip(references, outputs, strict=True)
     return counts_of([scorer.score(b, a)["rougeL"].fmeasure for b, a in pairs])
 
@@ -70,6 +76,6 @@ def count_slots(outputs: Sequence[str], references: Sequence[str], _delimiter: s
 
 def slots(text: str) -> Counter[str]:
     """Return the slots between braces, as ``name: value``."""
-    braces = _SLOTS.search(text)
+    braces = _SLOTS.search(text.strip())
     parts = _NEXT_SLOT.split(braces[1].removesuffix("}")) if braces else []
     return Counter(part.strip() for part in parts if part.strip())

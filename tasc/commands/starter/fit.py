@@ -120,8 +120,9 @@ def _batch(seen: float) -> int:
 
 
 def _written(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
-    """Return the first examples, with the prompts that a chat template writes."""
-    corpus = replace(corpus, examples=corpus.examples[:_READ])
+    """Return examples, spread evenly, with the prompts that a chat template writes."""
+    every = -(-len(corpus.examples) // _READ) or 1
+    corpus = replace(corpus, examples=corpus.examples[::every])
     template = ChatTemplate.of(tokenizer) if tokenizer and corpus.is_chat else None
     return template.apply(corpus) if template else unwritten(corpus)
 

@@ -37,7 +37,8 @@ def _lines(source: Source, split: str) -> list[str]:
     if source.chat:
         answered = sorted({row for row, _ in turns(source, table)[0]})
     else:
-        outputs = table.texts(source.output_column)
+        texts = {name: table.texts(name) for name in columns}  # refuses what is no text
+        outputs = texts[source.output_column]
         answered = [row for row, output in enumerate(outputs) if output.strip()]
     rows = ({name: table.columns[name][row] for name in columns} for row in answered)
     return [json.dumps(row, ensure_ascii=False, default=str) for row in rows]

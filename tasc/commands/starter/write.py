@@ -23,7 +23,7 @@ from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions
 from tasc.options.fields import MODEL, as_value_error
 from tasc.options.references import expand_user, resolve_model
-from tasc.options.task import Data, Task, is_task_file
+from tasc.options.task import Data, Task, as_task, is_task_file
 from tasc.report.html import plain_template
 from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
@@ -107,6 +107,8 @@ def start_recipe(options: InitOptions) -> Started:
     source, how, existing = _source(options)
     given = Path(options.source.written["path"])
     task = given if is_task_file(str(given)) else recipe.parent / "task.yaml"
+    if task == recipe:
+        raise InputError(f"{recipe} is where the task file goes: give another --recipe")
     if task != given:
         _check_free(task, "a recipe in another folder with --recipe")
     folder, held = recipe.parent / f"{_name(source)}-splits", dict[str, list[str]]()
@@ -147,7 +149,9 @@ def _source(options: InitOptions) -> tuple[Source, str, list[str]]:
     if "train" not in existing:
         has = ", ".join(existing)
         raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
-    return *as_recognised(source, "train"), existing
+    task = as_task(options.source.written["path"])
+    renamed = [name for name in (task.splits if task else ()) if name not in existing]
+    return *as_recognised(source, "train"), [*existing, *renamed]
 
 
 def _data(
@@ -158,7 +162,7 @@ def _data(
     if folder is not None:
         data["path"] = folder.name
     elif is_local(source.path):
-        data["path"] = os.path.relpath(source.path, Path(options.recipe).parent)
+        data["path"] = os.path.relpath(source.path, Path(options.recipe).parent.resolve())
     if source.chat and not source.names("template") and not _writes_chats(options.model):
         data["template"] = _WITHOUT_ROLES
     if inferred is not None and inferred.option in Task.model_fields:
@@ -246,7 +250,7 @@ def _texts(
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
     values = {
         "look": visible_line(shlex.join(look)),
-        "task": _value(os.path.relpath(task, recipe.parent)),
+        "task": _value(os.path.relpath(Path(task).resolve(), recipe.parent.resolve())),
         "path": _value(data["path"]),
         "data": {name: _value(value) for name, value in data.items() if name != "path"},
         "name": _value(_name(source)),

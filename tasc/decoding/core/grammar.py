@@ -35,7 +35,7 @@ class Vocabulary:
     bos_token_id = None
 
     def __init__(self, tokenizer: LoadedTokenizer, ends: Collection[int]) -> None:
-        """Let ``ends`` end outputs; without any, an id that no model has stands for them."""
+        """Let ``ends`` end outputs; without any, an id of no token stands for them."""
         self.tokens = tokenizer.vocabulary()
         self.ends = sorted(ends) or [len(self.tokens)]
         self.tokens += [b""] * (max(self.ends) + 1 - len(self.tokens))
@@ -90,6 +90,11 @@ class Grammar:
             )
         found: np.ndarray = np.unpackbits(bits, bitorder="little")[: len(self.lengths)]
         return found.view(bool)
+
+    def valid(self, matcher: Any, tokens: list[int]) -> int:  # noqa: ANN401
+        """Return how many of ``tokens`` may come next; a padding row of a model is no token."""
+        known = max(tokens, default=0) < len(self.lengths)  # another id breaks the matcher
+        return int(matcher.validate_tokens(tokens)) if known else 0
 
     def forced(self, matcher: Any) -> Sequence[int]:  # noqa: ANN401
         """Return the tokens of the text that must come next, without those that may go on.
@@ -151,7 +156,7 @@ class Masks:
     def allows(self, tokens: Sequence[int]) -> bool:
         """Return whether ``tokens`` may come next, up to an end token."""
         body = self._before_end(tokens)
-        if self.matcher.validate_tokens(body) < len(body):
+        if self.grammar.valid(self.matcher, body) < len(body):
             return False
         with self._after(body):
             return len(body) == len(tokens) or bool(self.matcher.is_accepting())

@@ -110,7 +110,7 @@ class Constrained:
     def _allows(self, token: int) -> bool:
         if token in self.grammar.ends:
             return bool(self.matcher.is_accepting())
-        return bool(self.matcher.validate_tokens([token]))
+        return bool(self.grammar.valid(self.matcher, [token]))
 
 
 def _best(nodes: Sequence[_Branch], max_nodes: int) -> Draft:

@@ -147,7 +147,7 @@ def grammar(constraint: Constraint, *, labels: bool) -> str:
     llama.cpp passes a grammar that begins with %llguidance to LLGuidance, if it was built with it.
     """
     if labels:
-        return constraint.text.replace("start:", "root ::=", 1) + "\n"
+        return constraint.text.replace("start: LABEL\nLABEL:", "root ::=", 1) + "\n"
     if constraint.kind == "schema":
         rules = f"start: %json {constraint.text}"
     elif constraint.kind == "regex":

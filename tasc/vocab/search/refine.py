@@ -7,7 +7,7 @@ from itertools import count
 import numpy as np
 from tokenizers import Tokenizer
 
-from tasc.analysis.outputs import Outputs
+from tasc.analysis.outputs import Outputs, encode_outputs
 from tasc.analysis.tokens import request
 from tasc.backend import MergeResult, merge_search
 from tasc.errors import InputError
@@ -73,12 +73,13 @@ class Refiner:
         self._filter = TokenFilter(base, options, self._exporter)
         self._vocabulary = base.vocabulary()
         # Added tokens are matched before the text is split, so no n-gram can contain one.
-        self._barriers = base.special_ids | frozenset(base.tokenizer.get_added_tokens_decoder())
+        added = frozenset(base.tokenizer.get_added_tokens_decoder())
+        self._barriers = base.special_ids | added
         self._barriers |= {i for i, s in enumerate(self._vocabulary) if self._filter.protects(s)}
         tokens = outputs.total(np.diff(outputs.encoded.offsets))
         self._min_reward = math.ceil(options.min_gain * tokens)
         self._intermediate: set[bytes] = set()
-        self._banned: set[bytes] = set()
+        self._banned = {self._vocabulary[i] for i in added}
         self._end: tuple[Choice, int, bool] | None = None  # valid until tokens are dropped
 
     def run(self, name: str, budget: int) -> Refined:
@@ -151,11 +152,12 @@ class Refiner:
         It is complete if every recurring output is one token.
         """
         result = self.search(len(self._outputs.encoded.tokens))
-        recurring = np.where(self._outputs.weights > 1, self._outputs.weights, 0)
-        often = replace(self._outputs, weights=recurring)
+        counts = zip(self._outputs.texts, self._outputs.weights, strict=True)
+        recurring = [text for text, times in counts if times > 1]
+        often = encode_outputs(recurring, self._base, self._options.export)
         selection = select(result, self._vocabulary, self._intermediate, None)
         tokens = tokens_at_the_end(result, self._outputs, self._held_out)
-        complete = replayed(result, often)[-1] == often.count > 0
+        complete = len(recurring) > 0 and replayed(result, often)[-1] == often.count
         return Choice(result, selection, whole=True), tokens, complete
 
     def search(self, budget: int) -> MergeResult:

@@ -33,7 +33,8 @@ class Sample:
         """
         if not window:
             return
-        hashes = [_hash(text) for text in window]
+        digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in window)
+        hashes = [int.from_bytes(digest, "little") for digest in digests]
         self.recent.append(np.array(hashes, np.uint64) if distinct is None else distinct)
         if sum(map(len, self.recent)) > len(self.hashes) // 4:  # each merge sorts all hashes
             self._merge()
@@ -93,8 +94,3 @@ def _mix(numbers: Hashes) -> Hashes:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
-
-
-def _hash(text: str) -> int:
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -57,10 +57,11 @@ def bench(
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
     progress("comparing and predicting", 0, 0)
     settings, summaries = _settings(cells[0].model, judging or options), seeds(rows)
+    examples = enumerate(zip(test.prompts, test.outputs, strict=True))
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
-        samples=_samples(test),
+        samples=tuple(Sample.of(*pair, shown=i < EXAMPLES) for i, pair in examples),
         cells=rows,
         reference=lossless.references(cells, options, progress),
         comparisons=comparisons(rows, settings),
@@ -84,11 +85,6 @@ def _described(
     scored_by = test.outputs, options.metrics, options.delimiter
     compared = zip(cells, matches, strict=True)
     return tuple(record.describe(cell, match, *scored_by) for cell, match in compared)
-
-
-def _samples(test: Corpus) -> tuple[Sample, ...]:
-    pairs = zip(test.prompts, test.outputs, strict=True)
-    return tuple(Sample.of(*pair, shown=i < EXAMPLES) for i, pair in enumerate(pairs))
 
 
 def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:

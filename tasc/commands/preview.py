@@ -42,18 +42,13 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
         PlannedStep(
             name=name,
             command=step.command,
-            needs=_needs(step, plan),
+            needs=tuple(dict.fromkeys(p for *_, p in step.references() if p in plan.steps)),
             output=str(output / name),
             options=step.model_dump(mode="json", include=step.model_fields_set - {"source"}),
             last_seconds=_last_seconds(output / name),
         )
         for name, step in plan.steps.items()
     )
-
-
-def _needs(step: StepOptions, plan: Plan) -> tuple[str, ...]:
-    """Return the names of the earlier steps that a step refers to."""
-    return tuple(dict.fromkeys(path for *_, path in step.references() if path in plan.steps))
 
 
 def _check_models(step: StepOptions, plan: Plan) -> None:

@@ -48,6 +48,13 @@ def test_they_fit(fitted, hours, decoding, epochs, limit, test, batch):
     assert 2 * seen * 0.5 + 60 * found.minutes == pytest.approx(0.85 * 3600 * hours)
 
 
+def test_lengths_are_those_of_examples_spread_evenly(monkeypatch):
+    monkeypatch.setattr(fit, "_READ", 3)
+    examples = tuple(Example(f"{n}", "b", "a") for n in range(9))
+    read = fit._written(Corpus(Source(path="x"), "train", examples, ""), None).examples
+    assert [example.input for example in read] == ["0", "3", "6"]
+
+
 def test_they_take_no_more_examples_than_there_are(fitted):
     assert fitted(0.379, 0.01, count=300).limit == 300  # 500 validation examples would cost more
 

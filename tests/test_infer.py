@@ -138,6 +138,12 @@ def test_an_odd_output_spoils_no_schema_that_is_written(odd):
     assert all(map(text_test(Constraint.of_schema(schema)), outputs))
 
 
+def test_outputs_that_take_too_long_are_not_all_compared(monkeypatch):
+    monkeypatch.setattr("tasc.commands.starter.infer._SECONDS", 0.0)
+    outputs = [json.dumps({"a": i}) for i in range(99)]
+    assert infer([*outputs, "{"], "mine", seed=0).share == 1.0  # of one
+
+
 def test_a_schema_that_takes_too_long_to_compile_is_not_inferred(monkeypatch):
     outputs = [json.dumps({"a": i}) for i in range(100)]
     assert infer(outputs, "mine", seed=0) is not None

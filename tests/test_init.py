@@ -93,6 +93,17 @@ def test_a_task_file_is_referred_to_and_not_written_again(capsys):
     assert {path.name for path in Path.cwd().iterdir()} == {"data", "mine.jsonl", "recipe.yaml"}
     bench = planned().steps["bench"]
     assert (bench.data.path, bench.metrics) == ("data/mine", ("token_accuracy",))
+    write_task("named", "train", "validation")
+    Path("named.yaml").write_text("path: named\nsplits: {test: validation}\n")
+    assert done(capsys, "init", "named.yaml", "--recipe", "named/r.yaml")["folder"] is None
+
+
+def test_data_are_found_from_a_linked_folder(capsys):
+    Path("far/away").mkdir(parents=True)
+    Path("near").symlink_to("far/away")
+    write_task("data")
+    done(capsys, "init", "data", "--recipe", "near/recipe.yaml")
+    assert Path(planned("near/recipe.yaml").steps["bench"].data.path).samefile("data")
 
 
 def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):
@@ -205,6 +216,7 @@ def test_names_that_steer_are_quoted(capsys):
         (("given.yaml",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
         (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
+        (("mine.jsonl", "--recipe", "task.yaml"), "task.yaml is where the task file goes"),
         (("mine.jsonl", "--recipe", " "), "--recipe or --model is empty: give a file"),
     ],
 )

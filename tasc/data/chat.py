@@ -127,7 +127,8 @@ class _Cell:
             )
         if "content" in message:
             message["content"] = self._content(message["content"])
-        return self._plain(message)  # type: ignore[no-any-return]
+        plain: Message = self._plain(message)
+        return plain
 
     def _plain(self, value: object) -> Any:  # noqa: ANN401 - JSON values
         """Return JSON values, with dates and the like as text."""

@@ -7,6 +7,7 @@ mixed type, and takes a minute for a table of many columns.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -138,8 +139,11 @@ def _names(path: Path) -> list[str]:
     form = _format(path)
     if form in {"csv", "parquet"}:
         return csv_names(path) if form == "csv" else parquet_names(path)
-    rows = islice(_entries(Span(path, 0)), _BATCH) if form else ()
-    return list(dict.fromkeys(name for row, _ in rows for name in row))
+    rows = islice(_entries(Span(path, 0)) if form else iter(()), _BATCH)
+    names = dict.fromkeys(next(rows, ({}, 0))[0])
+    with suppress(InputError):  # who reads the rows tells what is wrong with a later one
+        names |= dict.fromkeys(name for row, _ in rows for name in row)
+    return list(names)
 
 
 def split_files(path: str, split: str) -> tuple[list[Path], str]:

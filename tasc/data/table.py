@@ -42,9 +42,7 @@ class Table:
         """Return a value of column ``name`` as text; InputError if it cannot be text."""
         if isinstance(value, list) and all(isinstance(word, _SCALARS) for word in value):
             value = " ".join([_written(word) for word in value])
-        if value is None or value != value:  # NaN, as pandas writes a missing value
-            return ""
-        if not isinstance(value, _SCALARS):
+        if value is not None and not isinstance(value, _SCALARS):
             raise InputError(
                 f"{self.where(position)}: column {name!r} holds {reprlib.repr(value)}: "
                 "write text, a number or a list of words"
@@ -87,9 +85,11 @@ def choose_split(path: str, existing: Sequence[str], split: str) -> str:
 def _words(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(map(_written, value))
-    return () if value is None or value != value else tuple(_written(value).split())
+    return tuple(_written(value).split())
 
 
 def _written(value: object) -> str:
-    """Return a value as JSON, a text unchanged."""
+    """Return a value as JSON, a text unchanged; null and NaN, as pandas writes it, as nothing."""
+    if value is None or value != value:
+        return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -83,6 +83,7 @@ class Labels:
         self.tokens, self.end = list(tokens), end
         self.parts = cache(lambda most: list(trie_parts(self.tokens, most)))
         self.outputs = [np.append(label, np.int32(end)).astype(np.int32) for label in tokens]
+        self.used = np.unique(np.concatenate(self.outputs))
 
     def choose(
         self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
@@ -107,7 +108,7 @@ class Labels:
         Raises InputError for a prompt that is empty or too long.
         """
         room = max(map(len, self.outputs))
-        target.check_ids(np.concatenate(self.outputs), "a label or its end token")
+        target.check_ids(self.used, "a label or its end token")
         for prompt in prompts:
             target.check(prompt, room)
         vocabulary = int(target.model.config.get_text_config().vocab_size)

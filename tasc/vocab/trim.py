@@ -118,8 +118,7 @@ def _needed(vocabulary: _Vocabulary, used: set[int], model_rows: int | None = No
     spelling = {i for i, token in names.items() if BYTE_PIECE.fullmatch(token)}
     if len(spelling) != 256:
         spelling = {i for i, token in names.items() if len(token) == 1}
-    spelling |= {i for i, token in names.items() if token == MARK}
-    spelling |= {vocabulary.state["model"].get("unk_id")} - {None}
+    spelling |= {vocabulary.ids.get(MARK), vocabulary.state["model"].get("unk_id")} - {None}
     around = set(tokenizer.tokenizer.encode("").ids)  # what begins and ends every text
     kept = used | special | {tokenizer.eos_id} | spelling | around
     parts = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}

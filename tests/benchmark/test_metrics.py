@@ -154,7 +154,7 @@ def test_a_resample_without_a_label_leaves_that_label_out():
 
 def test_a_slot_is_right_where_its_name_and_its_whole_value_are():
     text = "intent: a, slot fills: {position: paris, texas, time: 5: 30, name: o}"
-    assert sorted(slots(text)) == ["name: o", "position: paris, texas", "time: 5: 30"]
+    assert sorted(slots(f"{text} \n")) == ["name: o", "position: paris, texas", "time: 5: 30"]
     assert slots("intent: a, slot fills: {}").total() == 0
 
 
@@ -188,6 +188,7 @@ def test_rouge_l_is_the_longest_common_subsequence_of_words():
     outputs, references = ["the cat sat on the mat"], ["the cat on the mat"]
     found = score(["rouge_l"], outputs, references, ";")["rouge_l"]
     assert found == pytest.approx(2 * (5 / 6) * 1 / (5 / 6 + 1))
+    assert score(["rouge_l"], ["Привет, мир"], ["привет мир"], ";")["rouge_l"] == 1
 
 
 DUMMY = """

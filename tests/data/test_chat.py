@@ -1,5 +1,7 @@
 """Chats and instructions: what is recognised, and which turns become examples."""
 
+from datetime import datetime
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -119,6 +121,13 @@ def test_prompts_and_completions_without_rows_are_an_empty_split(tmp_path):
     table = pa.table({"prompt": pa.array([], pa.string()), "completion": pa.array([], pa.string())})
     pq.write_table(table, tmp_path / "t.parquet")
     assert "the split 'train' is empty" in message(Source(str(tmp_path / "t.parquet")))
+
+
+def test_a_message_may_have_a_date(tmp_path):
+    table = pa.table({"messages": [[{**message, "at": datetime(2026, 1, 2)} for message in CHAT]]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    turn = load(Source(str(tmp_path / "t.parquet")), "train").examples[0].turn
+    assert str(turn.before[0]["at"]).startswith("2026-01-02")
 
 
 def test_a_message_may_come_in_parts_of_text(tmp_path):

@@ -89,8 +89,9 @@ def test_scalars_become_text_and_unused_columns_may_hold_anything(tmp_path):
 
 
 def test_rows_with_an_empty_output_are_dropped_and_counted(tmp_path):
-    corpus = read(tmp_path, [*ROWS, {"input": "x", "output": " "}, {"input": "y", "output": None}])
-    assert (len(corpus.examples), corpus.dropped) == (3, 2)
+    nothing = [{"input": "x", "output": empty} for empty in (" ", None, float("nan"))]
+    corpus = read(tmp_path, [*ROWS, *nothing])
+    assert (len(corpus.examples), corpus.dropped) == (3, 3)
 
 
 def test_a_step_tells_how_many_examples_it_leaves_out(capsys, tmp_path):

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasc.data import lines
+from tasc.data.corpus import precheck
 from tasc.data.source import Source
 from tasc.errors import InputError
 from tests.cli import refused
@@ -66,6 +67,16 @@ BROKEN = {
         "t.jsonl",
         jsonl(ROWS) + b'\n{"input": "x"}\n',
         ":5: no column 'output'; it has input: ",
+    ),
+    "a row without a column of others": (
+        "t.jsonl",
+        b'{"instruction": "a", "output": "b"}\n{"instruction": "a", "input": "b", "output": "c"}',
+        ":1: no column 'input'; it has instruction, output: ",
+    ),
+    "half a character in a message": (
+        "t.jsonl",
+        b'{"messages": [{"role": "user", "content": "a", "name": "\\ud83d"}]}',
+        ":1: column 'messages' holds half of a surrogate",
     ),
     "no UTF-8 in JSON Lines": ("t.jsonl", LATIN, NO_UTF8),
     "no UTF-8 in packed JSON Lines": ("t.jsonl.gz", LATIN, NO_UTF8),
@@ -172,6 +183,17 @@ def test_a_folder_has_one_file_for_the_split(tmp_path):
     assert message(folder, "validation").endswith("it has train, test: choose one of them")
     write(tmp_path / "train.csv", b"input,output\n")
     assert "several files for the split 'train', train.csv, train.jsonl" in message(folder)
+    for number in (0, 2):
+        write(tmp_path / f"test-{number}-of-3.jsonl", jsonl(ROWS))
+    (tmp_path / "train.csv").unlink()
+    (tmp_path / "test.jsonl").unlink()
+    assert "has 2 files for the split 'test', named as parts of 3" in message(folder)
+
+
+@pytest.mark.parametrize(("name", "data"), [("t.csv", b"input,output\n"), ("t.jsonl", b"")])
+def test_a_split_without_rows_is_told_before_a_run(tmp_path, name, data):
+    with pytest.raises(InputError, match="the split 'train' is empty"):
+        precheck(Source(write(tmp_path / name, data)), "train")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])

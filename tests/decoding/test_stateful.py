@@ -97,15 +97,15 @@ def test_a_model_that_cannot_score_trees_is_no_target_of_them(kind):
         Target(build_model(kind))
 
 
-LONG_ROPE = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32}
-LONG_ROPE |= {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+FACTORS = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+LONG_ROPE = {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4} | FACTORS}
 
 
 @pytest.mark.parametrize(
     ("kind", "own"),
     [
         ("llama4_text", {"num_local_experts": 2, "attention_chunk_size": 32, "head_dim": 16}),
-        ("phi3", {"rope_parameters": LONG_ROPE, "pad_token_id": 0}),
+        ("phi3", LONG_ROPE | {"original_max_position_embeddings": 32, "pad_token_id": 0}),
     ],
 )
 def test_models_whose_keys_change_with_the_length_are_used_below_it_only(kind, own):

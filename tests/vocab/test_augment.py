@@ -9,11 +9,12 @@ import pytest
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.errors import InputError, IntegrityError
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.augment import augment
 from tasc.vocab.exports.export import Export
 from tasc.vocab.exports.merges import TokenizerChange, read_merges
 from tests.options import AugmentOptions
+from tests.vocab.families import augmented, base_of
 from tests.vocab.tiny import OUTPUTS, TEXTS, added, tokenizer
 
 EXPORTS: list[Export] = ["pretoken", "added"]
@@ -128,6 +129,12 @@ def test_strings_an_export_cannot_carry_are_passed_over_and_counted():
     digits = added(base=tokenizer("falcon"), new_tokens=20).report
     assert digits.excluded["split_again"] > 0
     assert digits.train.tokens["predicted"] == digits.train.tokens["reached"]
+
+
+def test_no_ngram_repeats_an_added_token():
+    first = augmented(base_of("bpe-first"), "added")
+    again = augmented(LoadedTokenizer(first.tokenizer, "t", first.files), "added")
+    assert again.tokenizer.get_vocab_size() > first.tokenizer.get_vocab_size()
 
 
 def test_no_ngram_holds_an_added_token():

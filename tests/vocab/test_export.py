@@ -259,6 +259,9 @@ def test_with_a_prepending_normalizer_only_words_with_their_space_are_added(kind
 def test_a_vocabulary_with_tokens_across_words_is_not_cut():
     state = json.loads(small("bpe-first").tokenizer.to_str())
     assert splitting(state) is not None
+    assert (
+        splitting(state | {"pre_tokenizer": state["pre_tokenizer"] | {"replacement": "_"}}) is None
+    )
     state["model"]["vocab"] |= {f"{a}▁b": 999 + k for k, a in enumerate("acde")}
     assert splitting(state) is None
 

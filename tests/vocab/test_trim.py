@@ -76,12 +76,17 @@ def test_special_tokens_beyond_the_rows_of_the_model_go():
     assert image not in trim(replace(base), TASK, model_rows=image).kept
 
 
-def test_token_ids_of_a_template_follow():
+@pytest.mark.parametrize("token", [END, TOOL])  # special, and not
+def test_token_ids_of_a_template_follow(token):
     base = tokenizer()
-    end = base.tokenizer.token_to_id(END)
-    base.tokenizer.post_processor = TemplateProcessing(f"{END} $A", None, [(END, end)])
+    old = base.tokenizer.token_to_id(token)
+    base.tokenizer.post_processor = TemplateProcessing(f"{token} $A", None, [(token, old)])
     made = least(base).tokenizer.tokenizer
-    assert made.encode("a").ids[0] == made.token_to_id(END) < end
+    assert made.encode("a").ids[0] == made.token_to_id(token) < old
+
+
+def test_spaces_stay_though_no_text_of_the_task_has_one():
+    assert decoded(least(base_of("bpe-never"), ["yes", "no"]).tokenizer, ["a b"]) == ["a b"]
 
 
 def test_other_kinds_are_refused():

@@ -97,10 +97,7 @@ def read_results(path: str) -> BenchResults:
 
 
 def on_same_samples(old: BenchResults, new: BenchResults) -> tuple[BenchResults, BenchResults]:
-    """Return both benches on the samples of both: of the shorter one, if ``minutes`` ended one.
-
-    Raises InputError if the samples differ.
-    """
+    """Return both, cut to the shorter one if ``minutes`` ended them; InputError if they differ."""
     before, after = ([sample.id for sample in bench.samples] for bench in (old, new))
     count = min(len(before), len(after))
     if old.settings.minutes and new.settings.minutes and before[:count] == after[:count]:

@@ -48,14 +48,13 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     """
     if len(outputs) < _FEWEST:
         return None
-    order = np.random.default_rng(seed).permutation(len(outputs))
-    held, rest = ([outputs[i] for i in part] for part in np.split(order, [len(order) // 5]))
-    held = held[:_MEASURED]
-    values, known = (
-        [value for value in map(_json, texts) if isinstance(value, dict | list)]
-        for texts in (outputs, rest)
-    )
+    order = np.random.default_rng(seed).permutation(len(outputs)).tolist()
+    held = [outputs[i] for i in order[: len(order) // 5][:_MEASURED]]
+    read = [_json(text) for text in outputs]
+    values = [value for value in read if isinstance(value, dict | list)]
     if len(values) >= _FITS * len(outputs):
+        rest = (read[i] for i in order[len(order) // 5 :])
+        known = [value for value in rest if isinstance(value, dict | list)]
         with suppress(InputError, RecursionError):  # the schema is too large to decode with
             for layout in _LAYOUTS:
                 share = _fitting(held, schema_of(known) | layout)
@@ -68,7 +67,7 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
         return None
     if any(t != t.strip() or len(t.splitlines()) != 1 or len(t) > _LONGEST for t in labels):
         return None  # not lines of a file of labels
-    share = _share(held, set(rest).__contains__)
+    share = _share(held, {outputs[i] for i in order[len(order) // 5 :]}.__contains__)
     text = "\n".join(labels) + "\n"
     made = Inferred("choices", f"{name}-labels.txt", text, share)
     return made if share >= _FITS else None

@@ -27,7 +27,7 @@ from tasc.options.task import Data, Task, as_task, is_task_file
 from tasc.report.html import plain_template
 from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.visible import STEERING, visible_line
 from tasc.vocab.exports.export import supported_export
 
@@ -163,8 +163,10 @@ def _data(
         data["path"] = folder.name
     elif is_local(source.path):
         data["path"] = os.path.relpath(source.path, Path(options.recipe).parent.resolve())
-    if source.chat and not source.names("template") and not _writes_chats(options.model):
-        data["template"] = _WITHOUT_ROLES
+    if source.chat and not source.names("template"):
+        tokenizer = _tokenizer(options.model)  # one on the Hub is taken to have a chat template
+        if not (ChatTemplate.of(tokenizer) if tokenizer else options.model):
+            data["template"] = _WITHOUT_ROLES
     if inferred is not None and inferred.option in Task.model_fields:
         data[inferred.option] = inferred.file
     return data
@@ -186,17 +188,9 @@ def _check_free(path: Path, advice: str) -> None:
         raise InputError(f"{path} exists and is not replaced: remove it, or name {advice}")
 
 
-def _writes_chats(model: str | None) -> bool:
-    """Whether a model has a chat template; one on the Hub is taken to have one."""
-    if model is None:
-        return False
-    return not Path(model).exists() or ChatTemplate.of(load_tokenizer(model)) is not None
-
-
-def _export(model: str | None) -> str:
-    """Return an export that supports a model's tokenizer; one on the Hub gets the default."""
-    local = model is not None and Path(model).exists()
-    return supported_export(load_tokenizer(str(model))) if local else "pretoken"
+def _tokenizer(model: str | None) -> LoadedTokenizer | None:
+    """Return a model's tokenizer; None without a model, and for one on the Hub."""
+    return load_tokenizer(model) if model and Path(model).exists() else None
 
 
 def _parameters(model: str | None) -> float:
@@ -248,6 +242,7 @@ def _texts(
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
+    tokenizer = _tokenizer(options.model)
     values = {
         "look": visible_line(shlex.join(look)),
         "task": _value(os.path.relpath(Path(task).resolve(), recipe.parent.resolve())),
@@ -263,7 +258,7 @@ def _texts(
         "validates": "validation" in (held_out or splits(source)),
         "fit": _fit(options, source, corpus, held_out),
         "chat": source.chat,
-        "export": _export(options.model),
+        "export": supported_export(tokenizer) if tokenizer else "pretoken",
         # Whether every output is one short word; never for chats and data on the Hub.
         "labels": corpus and not source.chat and all(map(_LABEL.fullmatch, corpus.outputs)),
         "seed": options.seed,

@@ -116,7 +116,7 @@ def inspect_data(options: DataOptions) -> DataReport:
     prompts = np.diff(tokenizer.encode(corpus.prompts).offsets)
     encoded = tokenizer.encode(corpus.outputs)
     outputs = np.diff(encoded.offsets)
-    back = tokenizer.decode_batch([tokens.tolist() for tokens in encoded.split()])
+    back = tokenizer.decode_batch(encoded.split())
     count = min(options.samples, len(corpus.examples))
     chosen = sorted(random.Random(options.seed).sample(range(len(corpus.examples)), count))
     strings = tokenizer.vocabulary()

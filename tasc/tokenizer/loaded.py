@@ -136,10 +136,10 @@ class LoadedTokenizer:
         """Return the text of the ids without special tokens."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    def decode_batch(self, texts: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each list of ids without special tokens."""
+    def decode_batch(self, texts: Sequence[np.ndarray]) -> list[str]:
+        """Return the text of the ids (T_i,) of each text, without special tokens."""
         with as_input_error(self.path, _ADVICE):
-            decoded: list[str] = self.tokenizer.decode_batch([list(ids) for ids in texts])
+            decoded: list[str] = self.tokenizer.decode_batch([ids.tolist() for ids in texts])
         return decoded
 
     def _entries(self, encode: Callable[..., list[Encoding]], batch: list[str]) -> list[Encoding]:

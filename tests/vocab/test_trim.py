@@ -23,7 +23,7 @@ TASK = TEXTS[2:4]
 
 
 def decoded(tokenizer: LoadedTokenizer, texts: list[str]) -> list[str]:
-    return tokenizer.decode_batch([ids.tolist() for ids in tokenizer.encode(texts).split()])
+    return tokenizer.decode_batch(tokenizer.encode(texts).split())
 
 
 def least(base: LoadedTokenizer, texts: list[str] = TASK) -> Trimmed:

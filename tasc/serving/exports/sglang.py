@@ -17,8 +17,7 @@ class SglangExport(Format):
     def save(self, folder: Path) -> None:
         self.parts.save_model(folder)
         if self.parts.index is not None:
-            ids = [output.tolist() for output in indexed_outputs(self.parts.index)]
-            outputs = self.parts.tokenizer.decode_batch(ids)
+            outputs = self.parts.tokenizer.decode_batch(indexed_outputs(self.parts.index))
             lines = [json.dumps(output, ensure_ascii=False) + "\n" for output in outputs]
             (folder / CORPUS).write_text("".join(lines), encoding="utf-8")
 

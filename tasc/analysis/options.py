@@ -8,15 +8,7 @@ from tasc.options.bounds import MOST, MOST_NODES
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepOptions, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
-from tasc.options.fields import (
-    MODEL,
-    TOKENIZER,
-    DecodingDtype,
-    Device,
-    Numbers,
-    Shell,
-    parse_numbers,
-)
+from tasc.options.fields import MODEL, TOKENIZER, DecodingDtype, Device, Numbers, Shell
 
 HELD_OUT = {"held_out": OtherSplit()}
 
@@ -77,8 +69,8 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
 
     @property
     def chains(self) -> tuple[int, ...]:
-        """The numbers of draft tokens to predict for."""
-        return parse_numbers(self.speculative_tokens)
+        """The numbers of draft tokens to predict for, in ascending order, each once."""
+        return tuple(sorted({int(number) for number in self.speculative_tokens.split(",")}))
 
     @model_validator(mode="after")
     def _tokens_to_draft(self) -> Self:

@@ -69,13 +69,6 @@ def _numbers(value: object, info: ValidationInfo) -> object:
 
 
 Numbers = Annotated[str, BeforeValidator(_numbers)]
-
-
-def parse_numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers of a ``Numbers`` field in ascending order, each once."""
-    return tuple(sorted({int(number) for number in text.split(",")}))
-
-
 Split = Annotated[str, Field(description="Split of the data to use.")]
 CorpusSplit = Annotated[str, Field(description="Split whose outputs the drafters may use.")]
 Device = Annotated[

@@ -5,6 +5,7 @@ Heterogeneous Vocabularies", section 3.2. Positions refer to the text before nor
 tokenizers that drop spaces or letter case work, too.
 """
 
+from codecs import getincrementaldecoder
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -16,14 +17,10 @@ LOOK_BEHIND = 10  # tokens that are encoded again with new text
 
 def split_incomplete(string: bytes) -> tuple[bytes, bytes]:
     """Split off an incomplete UTF-8 character at the end of ``string``."""
-    for back in range(1, min(3, len(string)) + 1):
-        byte = string[-back]
-        if byte >= 0xC0:
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return (string[:-back], string[-back:]) if length > back else (string, b"")
-        if byte < 0x80:
-            break
-    return string, b""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    decoder.decode(string)
+    rest, _ = decoder.getstate()
+    return string[: len(string) - len(rest)], rest
 
 
 def lossy(string: bytes) -> tuple[str, list[int]]:

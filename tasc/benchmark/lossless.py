@@ -90,16 +90,12 @@ def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
         if cell is not against and is_packed(target.model):
             if label not in digests:
                 digests[label] = logits_of(against, options)
-            result = _with_logits(result, logits_of(cell, options), digests[label])
+            a, b = logits_of(cell, options), digests[label]
+            equal = sum(x == y for x, y in zip(a, b, strict=False))
+            of = max(len(a), len(b))
+            result = result.model_copy(update={"logits_identical": equal, "logits_of": of})
         found.append(result)
     return found
-
-
-def _with_logits(found: Lossless, own: list[bytes], expected: list[bytes]) -> Lossless:
-    """Add the comparison of the logits' digests."""
-    equal = sum(a == b for a, b in zip(own, expected, strict=False))
-    of = max(len(own), len(expected))
-    return found.model_copy(update={"logits_identical": equal, "logits_of": of})
 
 
 def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:

@@ -156,8 +156,8 @@ def test_what_was_forgotten_begins_again_with_its_output_as_prompt(method, most)
     engine = Engine(made, 8, np.random.default_rng(4))
     for _ in range(34):
         engine.run(REQUESTS, 0.1)
-        assert len(made.requests) <= most
-    assert sum(map(len, made.requests.by_key.values())) == len(made.requests)
+        assert made.requests.count <= most
+    assert sum(map(len, made.requests.by_key.values())) == made.requests.count
     assert engine.counts.accepted > 20
 
 
@@ -174,7 +174,7 @@ def test_equal_sequences_have_drafters_of_their_own():
     assert requests.take(whole) is second  # the first was used longest ago
     assert requests.take(whole) is None
     assert requests.take(shorter) is fourth
-    assert (requests.take(short), len(requests)) == (third, 0)
+    assert (requests.take(short), requests.count) == (third, 0)
 
 
 def test_drafts_end_where_the_sequence_must():
@@ -211,7 +211,7 @@ def test_an_ended_output_is_learnt_before_the_others_draft():
     tokens[0, :6], tokens[1, :4] = [5, 5, 30, 31, 32, END], [6, 7, 8, 30]
     chains = made.propose([[30], [30, 31, 32, END, 9]], [4, 7], tokens[::-1].copy())
     assert chains[0][:2] == [31, 32]
-    assert len(made.requests) == 1
+    assert made.requests.count == 1
 
 
 token = st.integers(0, 4)

@@ -145,7 +145,7 @@ def held(llm: LLM) -> int:
     """Return how many requests the proposer remembers."""
     core: Any = llm.llm_engine.engine_core
     runner = core.engine_core.model_executor.driver_worker.worker.model_runner
-    return len(runner.drafter.proposer.requests)
+    return runner.drafter.proposer.requests.count
 
 
 Phase = Callable[[LLM, dict[str, Any]], Any]

@@ -63,9 +63,6 @@ class Requests:
         self.most, self.count = most, 0
         self.by_key: dict[Key, list[Request]] = {}  # least recently used first
 
-    def __len__(self) -> int:
-        return self.count
-
     def take(self, key: Key, which: int = -1) -> Request | None:
         """Remove and return a request whose drafter has read the sequence of ``key``, or None."""
         requests = self.by_key.get(key)

@@ -24,7 +24,7 @@ from benchmarks.task import Task
 from tasc.backend.tree import tree_inputs
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.protocols import Drafter
-from tasc.decoding.decode import generate
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import ADAPTIVE, DEFAULT_BUDGET, Factory
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import measure
@@ -157,14 +157,14 @@ def compare(
         for i, prompt in enumerate(prompts):
             outputs = []
             for name in methods[:: -1 if repeat % 2 else 1]:
-                drafter: Drafter = Autoregressive() if name == METHODS[0] else factories[name]()
+                make: Factory = Autoregressive if name == METHODS[0] else factories[name]
                 if name.startswith("auto"):
                     new = name == "auto, forgetful"
-                    drafter = AdaptiveDrafter(drafter, Adaptive(cost) if new else shared[name])
-                result = generate(
+                    policy = Adaptive(cost) if new else shared[name]
+                    make = partial(AdaptiveDrafter, make(), policy)
+                (result,) = generate_all(
                     target(i),
-                    drafter,
-                    prompt,
+                    [Request(prompt, make)],
                     max_new_tokens=options.new_tokens,
                     end_ids=end_ids,
                     budget=ADAPTIVE if name.startswith("auto") else DEFAULT_BUDGET,

@@ -1,7 +1,6 @@
 """Time per step outside the model's forward: drafting, launching, verifying, committing."""
 
 from collections import Counter
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import torch
 
 from benchmarks.gpu.setup import Setup, spread, trained
 from benchmarks.task import Task
-from tasc.decoding.decode import Generation, generate
+from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import DEFAULT_BUDGET
 from tasc.models.static import StaticTarget, Step
 from tasc.models.target import Target
@@ -95,8 +94,10 @@ def by_timeline(model: Task, name: str) -> dict[str, Any]:
 def decode(model: Task, target: Target, name: str) -> list[Generation]:
     """Decode all prompts with one method."""
     factory = model.prepare(name, target)
-    run = partial(generate, target, max_new_tokens=48, end_ids=(model.end,), budget=DEFAULT_BUDGET)
-    return [run(factory(), prompt) for prompt in model.prompts]
+    requests = [Request(prompt, factory) for prompt in model.prompts]
+    return generate_all(
+        target, requests, max_new_tokens=48, end_ids=(model.end,), budget=DEFAULT_BUDGET
+    )
 
 
 def parts(done: list[Generation], steps: int) -> dict[str, float]:

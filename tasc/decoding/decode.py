@@ -7,7 +7,6 @@ leaves at once, and the next request takes its place. A single sequence is a bat
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.grammar import FORCED, Grammar, Masks
 from tasc.decoding.core.processors import Processor, Processors
 from tasc.decoding.core.protocols import (
-    Drafter,
     Factory,
     ReportsSources,
     UsesHiddenStates,
@@ -32,7 +30,7 @@ from tasc.models.certified_head import Logits, TopLogits
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
 
-__all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate", "generate_all"]
+__all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate_all"]
 
 TokenCallback = Callable[[np.ndarray], None]
 
@@ -54,22 +52,6 @@ class Request:
     on_tokens: TokenCallback | None = None
     processors: Sequence[Processor] = ()
     grammar: Grammar | None = None
-
-
-def generate(
-    target: Target,
-    drafter: Drafter,
-    prompt: np.ndarray,
-    *,
-    max_new_tokens: int,
-    end_ids: Collection[int] = (),
-    budget: int = 12,
-    **rules: Any,  # noqa: ANN401 - checked by Request
-) -> Generation:
-    """Decode one ``prompt`` (L,) int32; ``rules`` as in ``Request``, the rest as below."""
-    requests = [Request(prompt, lambda: drafter, **rules)]
-    limits: dict[str, Any] = {"max_new_tokens": max_new_tokens, "end_ids": end_ids}
-    return generate_all(target, requests, **limits, budget=budget)[0]
 
 
 def generate_all(

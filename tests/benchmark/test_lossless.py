@@ -7,10 +7,10 @@ import torch
 
 from tasc.benchmark.lossless import match, matches
 from tasc.benchmark.matrix import Loaded, prepare, run
-from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.models.packed import pack
 from tasc.models.target import Target
+from tests.decoding.outputs import generate
 from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
 from tests.pico import ARCHITECTURES, TEXTS, build_model, continued

@@ -6,10 +6,11 @@ import pytest
 from tasc.benchmark import matrix
 from tasc.benchmark.matrix import Loaded, prepare, run
 from tasc.decoding.core.generation import Timeline
-from tasc.decoding.decode import Generation, generate
+from tasc.decoding.decode import Generation
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.target import Target
 from tests.benchmark.tasks import split_of
+from tests.decoding.outputs import generate
 from tests.options import BenchOptions
 from tests.pico import build_model
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from tasc.decoding.core.generation import Generation
 from tasc.decoding.core.resources import DraftSource
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources
 
 
@@ -27,6 +28,11 @@ def resources_of(target, tokenizer, corpus: Sequence[np.ndarray] = (), **given: 
     draft = None if target.chains_only else DraftSource(tokenizer, target.model)
     own: dict[str, Any] = {"target": target, "tokenizer": tokenizer, "draft": draft}
     return Resources(corpus, 0, **own | given)
+
+
+def generate(target, drafter, prompt: np.ndarray, **limits: Any) -> Generation:
+    """Decode one prompt (L,) int32 with one drafter."""
+    return generate_all(target, [Request(prompt, lambda: drafter)], **limits)[0]
 
 
 def lists(outputs: Sequence[np.ndarray | Generation]) -> list[list[int]]:

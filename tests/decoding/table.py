@@ -12,7 +12,7 @@ from scipy import stats
 from tasc.decoding.core.draft import Draft, ProposalProbs
 from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import generate
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.verify import verifier
 from tasc.models.trees import Tree
 
@@ -149,16 +149,8 @@ def sample(
     """Count every sequence of LENGTH tokens in ``sequences`` generations."""
     counts: Counter[tuple[int, ...]] = Counter()
     for _ in range(sequences):
-        done = generate(
-            target,  # a stand-in
-            drafter,
-            PROMPT,
-            max_new_tokens=32,
-            budget=12,
-            verify=verify,
-            stop=AtLength(),
-            **options,
-        )
+        request = Request(PROMPT, lambda: drafter, verify=verify, stop=AtLength(), **options)
+        (done,) = generate_all(target, [request], max_new_tokens=32)  # the target is a stand-in
         counts[tuple(done.tokens.tolist())] += 1
     every = itertools.product(range(VOCABULARY), repeat=LENGTH)
     return np.array([counts[sequence] for sequence in every])

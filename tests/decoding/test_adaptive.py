@@ -7,11 +7,11 @@ import torch
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.account import ALLOWANCE, CREDIT, Typical
 from tasc.decoding.core.draft import Draft, ProposalProbs, chain
-from tasc.decoding.decode import Request, generate, generate_all
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost_model import CostModel
-from tests.decoding.outputs import lists, misleading, random_prompts
+from tests.decoding.outputs import generate, lists, misleading, random_prompts
 from tests.decoding.scripted import COST, Scripted, Timed, decode, decode_together, floats, ints
 
 pytestmark = pytest.mark.usefixtures("clock")

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.decode import Request, generate, generate_all
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.errors import InputError
 from tasc.models.target import Target
-from tests.decoding.outputs import lists, misleading, random_prompts
+from tests.decoding.outputs import generate, lists, misleading, random_prompts
 from tests.decoding.scripted import Excessive, Fixed, floats, ints, paths
 from tests.pico import ARCHITECTURES, build_model, build_windowed, continued
 

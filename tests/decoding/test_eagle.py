@@ -6,7 +6,7 @@ import torch
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.custom_generate import custom_generate
-from tasc.decoding.decode import Request, generate, generate_all
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.heads.draft_vocab.frequent import Frequent
 from tasc.decoding.drafters.heads.draft_vocab.full import Full
@@ -19,7 +19,7 @@ from tasc.models.draft_head import new_head
 from tasc.models.target import Target
 from tests.decoding.heads import EAGLE_OPTIONS as OPTIONS
 from tests.decoding.heads import after_prefill, eagle, save_head, teach
-from tests.decoding.outputs import random_prompts
+from tests.decoding.outputs import generate, random_prompts
 from tests.decoding.scripted import ints, paths
 from tests.pico import ARCHITECTURES, build_model, continued
 

@@ -6,7 +6,6 @@ import torch
 
 from tasc.analysis.token_counts import load_counts, save_counts
 from tasc.decoding.core.resources import DraftSource
-from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.heads.draft_vocab.frequent import (
     corpus_counts,
@@ -19,7 +18,7 @@ from tasc.decoding.drafters.hetero.source import pair_of
 from tasc.errors import InputError, IntegrityError
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.decoding.heads import save_head
-from tests.decoding.outputs import resources_of
+from tests.decoding.outputs import generate, resources_of
 from tests.decoding.scripted import ints
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 

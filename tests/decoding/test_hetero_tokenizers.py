@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.decode import generate
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.verify import verifier
 from tasc.errors import InputError
@@ -109,15 +109,10 @@ def decode(target, tokenizer, draft, text, prompt, sampling=None, rule="greedy")
     resources = Resources(
         [prompt], 0, target=target, tokenizer=tokenizer, draft=draft, sampling=sampling
     )
-    return generate(
-        target,
-        method.prepare(resources)(),
-        prompt,
-        max_new_tokens=24,
-        end_ids=(0,),
-        budget=method.budget,
-        verify=verifier(rule, sampling or Sampling()),
-    ).tokens
+    verify = verifier(rule, sampling or Sampling())
+    request = Request(prompt, method.prepare(resources), verify=verify)
+    (made,) = generate_all(target, [request], max_new_tokens=24, end_ids=(0,), budget=method.budget)
+    return made.tokens
 
 
 def test_standard_refuses_two_vocabularies(target, tokenizer):
@@ -142,7 +137,8 @@ def test_drafts_of_a_corpus_come_true(target, tokenizer, kind):
         resources = Resources(
             [expected] * 3, 0, target=target, tokenizer=tokenizer, draft=source_of
         )
-        done = generate(target, method.prepare(resources)(), ids, max_new_tokens=24, budget=8)
+        request = Request(ids, method.prepare(resources))
+        (done,) = generate_all(target, [request], max_new_tokens=24, budget=8)
         assert done.tokens.tolist() == expected.tolist()
         assert sum(done.accepted) > 0
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import LogitsProcessor
 
 from tasc.decoding.core.stopping import StopStrings
-from tasc.decoding.decode import generate
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.errors import InputError
 from tests.pico import continued
@@ -27,10 +27,11 @@ def prompt(length: int = 9) -> np.ndarray:
 def run(target, text, outputs, **options: Any):
     """Decode with a method whose corpus is ``outputs``, so that runs are accepted."""
     method = parse(text)
-    factory = method.prepare(Resources(outputs, 0))
     usual: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "budget": method.budget}
-    options = usual | options
-    return generate(target, factory(), options.pop("prompt", prompt()), **options)
+    limits = {name: options.pop(name, value) for name, value in usual.items()}
+    factory = method.prepare(Resources(outputs, 0))
+    request = Request(options.pop("prompt", prompt()), factory, **options)
+    return generate_all(target, [request], **limits)[0]
 
 
 def theirs(target, **options) -> np.ndarray:

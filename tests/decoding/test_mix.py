@@ -6,12 +6,11 @@ import pytest
 from tasc.decoding.core.account import ALLOWANCE
 from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.core.protocols import HasCostlyDrafts
-from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, mix, parse
 from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tests.decoding.ngrams import build, draft_of, memory_of, ngram_drafter
-from tests.decoding.outputs import resources_of
+from tests.decoding.outputs import generate, resources_of
 from tests.decoding.scripted import Fixed, floats, ints, paths
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tasc._native import RecycledLogits
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.decode import generate
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.decoding.drafters.ngram.top_softmax import by_torch, top_softmax
 from tasc.models.cost_model import SUCCESSORS
+from tests.decoding.outputs import generate
 from tests.decoding.recycling import KEPT, Recycled, enter, falling
 from tests.decoding.scripted import ints
 

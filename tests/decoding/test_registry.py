@@ -12,11 +12,11 @@ from tasc.decoding import drafters
 from tasc.decoding.core.draft import chain
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import Resources
-from tasc.decoding.decode import generate
 from tasc.decoding.drafters import DRAFTERS, Entry, describe, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.errors import InputError
 from tasc.options.bounds import Bounded, within
+from tests.decoding.outputs import generate
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import tasc.decoding.simulate
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.decode import Request, generate, generate_all
+from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import References, simulate
@@ -17,7 +17,7 @@ from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN, CostModel
 from tasc.models.static import target_for
-from tests.decoding.outputs import random_prompts
+from tests.decoding.outputs import generate, random_prompts
 from tests.decoding.scripted import ints
 from tests.pico import build_model
 

@@ -118,11 +118,6 @@ def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) ->
             yield Table(split, columns, partial(_where, span.path, at), offsets)
 
 
-def has_lines(path: Path) -> bool:
-    """Return whether a file has one row per line and can be read from any byte."""
-    return path.suffix.lower() in (".jsonl", ".ndjson")
-
-
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
     """Return the columns of a split, and a function from a column to its first value."""
     files, split = split_files(source.path, split)

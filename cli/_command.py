@@ -43,13 +43,15 @@ def _run_other(command: Command, options: object, flags: RunFlags) -> None:
 
 
 def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None:
+    from tasc.commands.context import at_work
     from tasc.commands.steps import run_step
     from tasc.environment import launched
     from tasc.files.artefact import check_output
     from tasc.files.resume import work_of
 
     if options.spec.distributed and launched()[0]:
-        _work_along(command, options)
+        with at_work(options, None) as context:  # the launcher's first process writes the output
+            command.function()(options, context)
         return
     folder = output_folder(flags, command.name)
     check_output(folder, force=flags.force)
@@ -75,14 +77,6 @@ def _show(command: Command, options: "StepOptions", done: "Outcome") -> None:
             say(f"{label}: {done.output / path}")
     if following := next_command(options, done.output, done.report):
         say(f"Next: {following}")
-
-
-def _work_along(command: Command, options: "StepOptions") -> None:
-    """Do this process's share of the work; the launcher's first process writes the output."""
-    from tasc.commands.context import at_work
-
-    with at_work(options, None) as context:
-        command.function()(options, context)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         "data": options.only,
         "outputs": len(texts),
         "tokens_before": result.tokens_before,
-        "tokens_after": result.tokens_after,
+        "tokens_after": result.last[0],
         "merges": len(result.merges),
         "median_s": statistics.median(seconds),
         "all_s": seconds,

@@ -18,7 +18,6 @@ class MergeOutcome(TypedDict):
     # ids, new_id, frequency, inner, after
     aliases: list[tuple[tuple[int, ...], int, int, int, int]]
     tokens_before: int
-    tokens_after: int
     h2_before: float
     h1_before: float
     rejected: int

@@ -28,7 +28,6 @@ nb::dict to_dict(const tasc::MergeOutcome& outcome) {
   result["merges"] = merges;
   result["aliases"] = aliases;
   result["tokens_before"] = outcome.tokens_before;
-  result["tokens_after"] = outcome.tokens_after;
   result["h2_before"] = outcome.h2_before;
   result["h1_before"] = outcome.h1_before;
   result["rejected"] = outcome.rejected;

@@ -81,7 +81,6 @@ class MergeResult:
 
     merges: tuple[Merge, ...]
     tokens_before: int
-    tokens_after: int
     h2_before: float
     h1_before: float
     rejected: int  # number of n-grams rejected by PCS

@@ -44,7 +44,6 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
     return MergeResult(
         merges=merges,
         tokens_before=found["tokens_before"],
-        tokens_after=found["tokens_after"],
         h2_before=found["h2_before"],
         h1_before=found["h1_before"],
         rejected=found["rejected"],

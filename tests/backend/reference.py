@@ -63,7 +63,6 @@ class _Search:
         return MergeResult(
             merges=tuple(self.merges),
             tokens_before=before.total(),
-            tokens_after=self.unigrams().total(),
             h2_before=_renyi2(before),
             h1_before=_shannon(before),
             rejected=self.rejected,

@@ -69,7 +69,6 @@ class MergeRequest:
     alpha_pcs: float = 0.05
     conditional: bool = False  # PCS given the preceding n - 1 tokens
     boundaries: UInt8 | None = None  # (T,) 1 where a pre-token starts
-    banned: frozenset[bytes] = frozenset()  # strings never proposed
     admit: Callable[[bytes], bool] | None = None  # called once per n-gram before its test
     min_frequency: int = 2  # n-grams that occur once do not recur
     min_reward: int = 0  # the search ends at an n-gram that saves fewer tokens

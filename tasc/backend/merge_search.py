@@ -1,7 +1,5 @@
 """The merge search: calls ``tasc._native`` and wraps the result."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tasc import _native
@@ -33,7 +31,7 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
             conditional=request.conditional,
             min_frequency=request.min_frequency,
             min_reward=request.min_reward,
-            admit=_admit(request),
+            admit=request.admit,
             tick=lambda accepted: progress("merge search", accepted, request.budget),
         )
     merges = tuple(
@@ -49,10 +47,3 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
         rejected=found["rejected"],
         aliases=tuple(Alias(*alias) for alias in found["aliases"]),
     )
-
-
-def _admit(request: MergeRequest) -> Callable[[bytes], bool] | None:
-    banned, admit = request.banned, request.admit
-    if not banned:
-        return admit
-    return lambda string: string not in banned and (admit is None or admit(string))

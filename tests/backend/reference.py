@@ -121,7 +121,7 @@ class _Search:
             inner = self.replace(ngram, new_id)
             self.aliases.append(Alias(ngram, new_id, frequency, inner, len(self.merges)))
             return
-        if string in request.banned or (request.admit is not None and not request.admit(string)):
+        if request.admit is not None and not request.admit(string):
             return
         pcs = self.conditional_pcs(ngram) if request.conditional else self.pcs(ngram)
         if not pcs < request.alpha_pcs:

@@ -167,8 +167,7 @@ class Refiner:
             plain,
             special=self._barriers,
             conditional=self._options.conditional,
-            banned=frozenset(self._banned),
-            admit=self._filter,
+            admit=lambda string: string not in self._banned and self._filter(string),
             min_reward=self._min_reward,
         )
         return merge_search(refined, self._progress)

@@ -143,7 +143,8 @@ async def _answers(
 
 async def _answer(client: Client, prompt: str, options: LoadOptions) -> Answer:
     begin = time.perf_counter()
-    more = {"stop": list(options.stop)} if options.stop else {}
+    more: dict[str, Any] = {"stop": list(options.stop)} if options.stop else {}
+    more["add_special_tokens"] = False  # as in training; servers pass over what they do not know
     read = partial(_read, most=options.max_new_tokens)
     try:
         text, tokens = await client.post("/completions", read, prompt=prompt, **more)

@@ -4,6 +4,7 @@ A result has ``to_dict()``, the report, and ``save(folder)``, which writes the o
 What a command needs is imported when it is called.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
 from tasc.commands.context import StepContext, at_work
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.options import IndexOptions
+from tasc.errors import InputError
 from tasc.options.references import resolve_model, resolve_tokenizer
 from tasc.options.texts import MAIN
 from tasc.serving.options import ExportOptions
@@ -143,7 +145,23 @@ def _start(model: str, augmented: str | None) -> "Start":
     if augmented is None:
         return Start(model, model)
     change = read_merges(Path(augmented))
+    _check_base(model, augmented, change.kept)
     return Start(model, augmented, change.merges, change.kept)
+
+
+def _check_base(model: str, augmented: str, kept: Sequence[int] | None) -> None:
+    """Raise InputError if an augmented tokenizer was made from another one than the model's."""
+    try:
+        own = load_tokenizer(model).vocabulary()
+    except InputError:  # some models have none beside them
+        return
+    pairs = zip(kept or range(len(own)), load_tokenizer(augmented).vocabulary(), strict=False)
+    for old, found in pairs:
+        if old < len(own) and own[old] != found:
+            raise InputError(
+                f"token {old} is {own[old]!r} in {model}, but {found!r} in the tokenizer that "
+                f"{augmented} was made from: run tasc augment with --tokenizer {model}"
+            )
 
 
 def index(options: IndexOptions, context: StepContext | None = None) -> "Indexed":

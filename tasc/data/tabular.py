@@ -83,7 +83,8 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     first = next(lines, "")
     # Spreadsheets of countries with a decimal comma write semicolons.
-    separator = max(_SEPARATORS, key=first.count)
+    tabs = ".tsv" in path.suffixes and "\t" in first
+    separator = "\t" if tabs else max(_SEPARATORS, key=first.count)
     reader = csv.reader(chain([first], lines), strict=True, delimiter=separator)
     width = 0
     try:
@@ -93,6 +94,11 @@ def _csv_rows(path: Path) -> Iterator[list[Any]]:
                 raise InputError(
                     f"{path}:{reader.line_num}: {len(row)} fields in a table of {width} columns: "
                     f"quote texts with {_SEPARATORS[separator]}, or name each column"
+                )
+            if separator == "\t" and any("\t" in field and "\n" in field for field in row):
+                raise InputError(
+                    f"{path}:{reader.line_num}: a quote that began in a line before ends here, "
+                    "so the lines between are one field: double the quotes inside a text"
                 )
             yield row
     except csv.Error as error:

@@ -92,11 +92,12 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
     """Return an untrained head with the sizes, device and dtype of ``model``."""
     c = model.config.get_text_config()
     rope = getattr(c, "rope_parameters", None) or {}
+    wide = getattr(c, "intermediate_size", None) or 4 * c.hidden_size
     theta = float(rope.get("rope_theta") or getattr(c, "rope_theta", None) or 10000.0)
     config = LlamaConfig(
         vocab_size=model.get_input_embeddings().weight.shape[0],
         hidden_size=c.hidden_size,
-        intermediate_size=getattr(c, "intermediate_size", None) or 4 * c.hidden_size,
+        intermediate_size=max(wide) if isinstance(wide, list | tuple) else wide,
         num_hidden_layers=1,
         num_attention_heads=c.num_attention_heads,
         num_key_value_heads=getattr(c, "num_key_value_heads", None) or c.num_attention_heads,

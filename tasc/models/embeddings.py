@@ -54,7 +54,8 @@ def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
             f"{kept[-1]}: give --augmented a folder that was made from this model's tokenizer"
         )
     rows = torch.tensor(list(kept), device=model.device)
-    held = [matrix[rows] for matrix in _matrices(model)]
+    # A table of all layers may be shorter; its rows beyond are never read.
+    held = [matrix[rows.where(rows < len(matrix), 0)] for matrix in _matrices(model)]
     model.resize_token_embeddings(len(kept), mean_resizing=False)
     for matrix, values in zip(_matrices(model), held, strict=True):
         matrix.copy_(values)

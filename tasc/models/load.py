@@ -55,7 +55,7 @@ def load_model(
     """
     target_device = resolve_device(device)
     reduce = quantize != "none"
-    folder, config = check_model(path, reduce=reduce)
+    folder, config = check_model(path, whole=reduce)
     options = {"config": config, "dtype": dtype}
     if reduce:
         options["quantization_config"] = _quantization(quantize, dtype)
@@ -86,19 +86,19 @@ def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
     return model
 
 
-def check_model(path: str, *, reduce: bool = False) -> tuple[Path, PreTrainedConfig]:
+def check_model(path: str, *, whole: bool = False) -> tuple[Path, PreTrainedConfig]:
     """Return the folder of a model and its configuration, checked without reading the weights.
 
-    ``reduce``: the weights are to be quantised. Code that config.json names is dropped. Raises the
-    errors of ``load_model``.
+    ``whole``: the weights must not be quantised. Code that config.json names is dropped. Raises
+    the errors of ``load_model``.
     """
     folder = model_folder(path)
     stated = model_config.read_config(folder)
     quantised = stated.get("quantization_config") is not None
-    if quantised and reduce:
+    if quantised and whole:
         raise InputError(
             f"model {path} is already quantised (config.json has a quantization_config) and cannot "
-            "be quantised again: use the original model"
+            "be quantised again, merged into or trained as a whole: use the original model"
         )
     shapes = tensor_shapes(weight_files(folder), f"model {folder}")
     model_config.check_numbers(folder, stated, shapes)

@@ -129,8 +129,7 @@ def _add_vocabulary(writer: Any, tokenizer: LoadedTokenizer, vocabulary: Vocabul
     else:
         writer.add_token_merges(vocabulary.merges)
     writer.add_eos_token_id(tokenizer.eos_id)
+    writer.add_add_bos_token(False)  # as in training
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
-    adds_first = len(ids) != len(alone)
-    writer.add_add_bos_token(adds_first)
-    if adds_first:
+    if len(ids) != len(alone):
         writer.add_bos_token_id(int(ids[0]))

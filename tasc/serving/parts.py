@@ -116,7 +116,8 @@ class Format(ABC):
     @staticmethod
     def example(start: Start) -> str:
         """Return Markdown for the README: by default, a request with OpenAI's protocol."""
-        request = {"model": start.name, "prompt": start.prompt, "max_tokens": 64, "temperature": 0}
+        request = {"model": start.name, "prompt": start.prompt, "add_special_tokens": False}
+        request |= {"max_tokens": 64, "temperature": 0}
         url = f"http://{start.host}:{start.port}/v1/completions"
         body = json.dumps(request).replace("'", "'\\''")
         return block("sh", f"curl {url} -H 'Content-Type: application/json' -d '{body}'")

@@ -52,9 +52,13 @@ def _add_unread(model: PreTrainedModel, folder: Path) -> None:
     if not patterns or not model.name_or_path:
         return
     source, unread = model_folder(model.name_or_path), dict[str, torch.Tensor]()
+    prefix = f"{model.base_model_prefix}."  # which a checkpoint may lack
+    written = files.tensor_shapes(files.weight_files(folder), f"model {folder}")
+    own = {name.removeprefix(prefix) for name in written}
     for file in files.weight_files(source):
         with safe_open(file, "pt") as held:
-            names = [name for name in held.keys() if any(re.search(p, name) for p in patterns)]  # noqa: SIM118 - no dictionary
+            others = [name for name in held.keys() if name.removeprefix(prefix) not in own]  # noqa: SIM118 - no dictionary
+            names = [name for name in others if any(re.search(p, name) for p in patterns)]
             unread |= {name: held.get_tensor(name) for name in names}
     if not unread:
         return

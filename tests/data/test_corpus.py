@@ -36,6 +36,13 @@ def test_semicolons_and_tabs_separate_too(tmp_path, name, separator):
     assert pairs(write(tmp_path / name, text.encode())) == [(f"a{separator} b, c", "d,e")]
 
 
+def test_tabs_separate_a_tsv_whose_header_has_more_commas_and_a_stray_quote_is_refused(tmp_path):
+    rows = b"input\toutput\tx, y, z and more\na\tb\t\n"
+    assert pairs(write(tmp_path / "t.tsv", rows)) == [("a", "b")]
+    with pytest.raises(InputError, match=r"t\.tsv:5: a quote that began in a line before ends"):
+        pairs(write(tmp_path / "t.tsv", rows + b'"c\td\t\ne\tf\t\ng"\th\t\n'))
+
+
 def test_csv_text_is_taken_as_it_stands_and_nothing_is_left_in_the_folder(tmp_path):
     rows = [{"input": "007", "output": "NA"}, {"input": "1e3", "output": "true"}]
     as_csv(rows, tmp_path / "task.csv")

@@ -115,6 +115,8 @@ def test_a_saved_head_is_the_same_head_under_eagles_names(model, tmp_path):
 
 def test_positions_turn_as_the_targets_do(tmp_path):
     model = build_model()
+    vars(model.config)["intermediate_size"] = [16, 48, 32]  # one of each layer
+    assert new_head(model).config.intermediate_size == 48
     model.config.rope_parameters = {"rope_type": "default", "rope_theta": 777.0}
     new_head(model).save(tmp_path)
     loaded = load_head(tmp_path, model)

@@ -142,6 +142,13 @@ def test_a_grown_model_keeps_vision_and_the_weights_that_only_engines_read(kind,
         torch.testing.assert_close(whole(input_ids=ids).logits, expected)
 
 
+def test_gpt2_is_saved_as_it_was_trained_and_not_with_biases_of_its_checkpoint(tmp_path):
+    model = load_model(str(pico.make_base(tmp_path / "model", "gpt2")))
+    disturb(model.requires_grad_(True))
+    save_model(model, load_tokenizer(str(tmp_path / "model")), tmp_path / "out")
+    torch.testing.assert_close(load_model(str(tmp_path / "out")).state_dict(), model.state_dict())
+
+
 def test_a_draft_head_is_not_trained_beyond_the_models_512_positions(base, tmp_path):
     text = "turn on the lamp " * 200
     one = replace(corpus(), examples=(Example(text, "on", text),))

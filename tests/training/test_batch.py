@@ -72,9 +72,12 @@ def test_a_first_token_cannot_be_a_target():
 
 
 def test_collate_pads_on_the_right_and_marks_the_targets(tokenizer):
-    data = encode_examples(tokenizer, ["ab", "abcdef"], ["xy", "z"], 100)
+    data = encode_examples(tokenizer, ["ab", "abcdef", "0123456789"], ["xy", "z", "9" * 40], 100)
     batch = collate(data, np.array([0, 1]))
     assert batch.input_ids.shape[1] % 8 == 0
+    longest = data.lengths[2]  # which may fill the model's positions
+    assert longest % 8
+    assert collate(data, np.array([0, 2])).input_ids.shape[1] == longest
     assert batch.position_ids is None
     for i in range(2):
         tokens, targets = row(data, i)

@@ -18,7 +18,7 @@ _PYTHON = """\
 
 tokenizer = AutoTokenizer.from_pretrained(".", trust_remote_code=False)
 model = AutoModelForCausalLM.from_pretrained(".", trust_remote_code=False)
-inputs = tokenizer({prompt}, return_tensors="pt")
+inputs = tokenizer({prompt}, add_special_tokens=False, return_tensors="pt")
 output = model.generate(**inputs, max_new_tokens=64, do_sample=False{drafts})
 print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
 

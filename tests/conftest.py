@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     Processes that tests start inherit both.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Else every process compiles all that it imports, torch and transformers too: half a minute.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     folder = tempfile.TemporaryDirectory(prefix="tasc-tests-")
     config.add_cleanup(folder.cleanup)
     os.environ["XDG_CACHE_HOME"] = folder.name

@@ -1,7 +1,7 @@
 """The loop: output is that of plain decoding, whatever the rows' lengths, drafts and company."""
 
 import time
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tasc.models.target import Target
 from tests.decoding.outputs import generate, lists, misleading, random_prompts
 from tests.decoding.scripted import Excessive, Fixed, floats, ints, paths
 from tests.pico import ARCHITECTURES, build_model, build_windowed, continued
+from tests.tiers import spread
 
 METHODS = (
     "ar",
@@ -27,7 +28,7 @@ METHODS = (
     "recycling",
 )
 LENGTHS = (1, 5, 17, 40, 2, 40, 9, 23, 3, 11)
-NEW_TOKENS = 40
+NEW_TOKENS = 24
 
 
 def requests(drafters, prompts):
@@ -53,10 +54,10 @@ def expected_row(target, ids):
         return target.model(input_ids=torch.tensor([ids])).logits[0, -1]
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def case(request):
-    """A model, ragged prompts, an end token that some outputs reach early, and the outputs."""
-    model = build_model(request.param)
+@cache
+def case(architecture):
+    """Return a model, ragged prompts, an end token that some outputs reach early, and outputs."""
+    model = build_model(architecture)
     prompts = random_prompts(*LENGTHS)
     free = [continued(model, p, NEW_TOKENS, eos_token_id=None) for p in prompts]
     end = int(free[1][7])
@@ -65,9 +66,9 @@ def case(request):
     return Target(model), prompts, outputs, end
 
 
-@pytest.mark.parametrize("text", METHODS)
-def test_batched_output_equals_generate_and_the_single_loop(case, text):
-    target, prompts, outputs, end = case
+@spread("architecture, text", ARCHITECTURES, METHODS, every=2)
+def test_batched_output_equals_generate_and_the_single_loop(architecture, text):
+    target, prompts, outputs, end = case(architecture)
     method = parse(text)
     factory = method.prepare(Resources(misleading(outputs), end, target=target))
     options: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (end,)}
@@ -105,10 +106,11 @@ class Scripted(Fixed):
         return Draft(np.concatenate([wrong, right]).astype(np.int32), parents)
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("poison", [1e4, -1e4])
-def test_stale_keys_are_never_seen(case, poison, monkeypatch):
+def test_stale_keys_are_never_seen(architecture, poison, monkeypatch):
     """Whatever lies outside the accepted tokens of a row is poisoned before every step."""
-    target, prompts, outputs, end = case
+    target, prompts, outputs, end = case(architecture)
     score, steps = target.score, []
 
     @torch.inference_mode()

@@ -20,6 +20,7 @@ from tasc.models.target import Target
 from tests.decoding.table import FALSE_ALARM, SETTINGS, TableTarget, p_value, sample
 from tests.decoding.toy import toy_pair
 from tests.pico import build_model
+from tests.tiers import spread
 
 TARGET, DRAFT = [b"a", b"b", b"ab"], [b"a", b"b", b"ba", b"aab"]  # and an end token each
 SAME = HeteroOptions(confidence=0.2)
@@ -43,11 +44,12 @@ def drafter(name, sampling):
     return MAKE[name](pair)
 
 
-PAIRS = [(name, rule) for name in MAKE for rule in ("sampled", "rejection")]
+RULES = ("sampled", "rejection")
+PAIRS = [(name, rule) for name in MAKE for rule in RULES]
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize(("name", "rule"), PAIRS)
+# Of the four, the quick tier runs each rule under one setting, and each setting with one rule.
+@spread("name, rule, setting", MAKE, RULES, SETTINGS, every=2)
 def test_sequences_have_the_distribution_of_the_target(name, rule, setting):
     sampling = SETTINGS[setting]
     assert p_value(drafter(name, sampling), rule, sampling, 1000) > FALSE_ALARM

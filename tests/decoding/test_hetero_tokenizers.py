@@ -16,6 +16,7 @@ from tasc.errors import InputError
 from tasc.tokenizer.alignment import Encoder
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tests.pico import build_model
+from tests.tiers import spread
 
 WORDS = ["wake", "me", "up", "at", "nine", "intent", "play", "some", "jazz", "music", "i", ":"]
 
@@ -90,13 +91,17 @@ def source(kind: str) -> DraftSource:
 PROMPTS = ("Wake ME  up, at nine.\n", "é 漢字 😀", "\t", " a")
 
 
-@pytest.mark.parametrize("text", METHODS)
-@pytest.mark.parametrize("kind", [*KINDS, "bytes"])
-def test_output_is_the_targets_own_with_any_drafter(target, tokenizer, kind, text):
+@pytest.fixture(scope="module")
+def plain(target, tokenizer):
+    """The prompts' tokens, and the target's own output after each."""
+    ids = [tokenizer.encode([prompt]).tokens for prompt in PROMPTS]
+    return [(prompt, decode(target, tokenizer, None, "ar", prompt)) for prompt in ids]
+
+
+@spread("kind, text", [*KINDS, "bytes"], METHODS, every=2)
+def test_output_is_the_targets_own_with_any_drafter(target, tokenizer, plain, kind, text):
     draft = None if kind == "bytes" else source(kind)
-    for prompt in PROMPTS:
-        ids = tokenizer.encode([prompt]).tokens
-        expected = decode(target, tokenizer, draft, "ar", ids)
+    for ids, expected in plain:
         assert decode(target, tokenizer, draft, text, ids).tolist() == expected.tolist()
         rule = "sampled" if text.startswith("slem") else "rejection"
         sampling = Sampling(1.0, seed=2)  # that it runs; its distribution is tested on toys

@@ -25,7 +25,14 @@ from tests.pico import ARCHITECTURES, TEXTS, build_model
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
+# Two in the quick tier: what is particular to an architecture is below the library's calls.
+ALL = [
+    pytest.param(a, marks=pytest.mark.slow if 0 < i < 3 else [])
+    for i, a in enumerate(ARCHITECTURES)
+]
+
+
+@pytest.fixture(scope="module", params=ALL)
 def model(request):
     return build_model(request.param)
 

@@ -1,5 +1,6 @@
 """The specification of the project: every method × architecture gives autoregressive output."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.decoding.heads import save_taught
 from tests.decoding.outputs import lists, misleading, random_prompts, resources_of
 from tests.models.test_packed import needs_packing
 from tests.pico import ARCHITECTURES, OTHERS, build_model, continued
+from tests.tiers import spread
 
 MORE = {  # settings that reach what the defaults do not; every other method runs as it is
     "tasc-spec": [
@@ -53,6 +55,7 @@ MORE = {  # settings that reach what the defaults do not; every other method run
 }
 # Drafts of a grammar alone need one: test_constrained.py
 VARIANTS = {name: MORE.get(name, [name]) for name in DRAFTERS if name != "grammar"}
+METHODS = [v for variants in VARIANTS.values() for v in variants]
 # What the other architectures are tried with, which is enough to run all that is theirs.
 FEW = [
     "ar",
@@ -65,7 +68,9 @@ FEW = [
 ]
 # A state of each kind: a window, a recurrence, one beside attention, one outside the cache.
 HYBRIDS = ("lfm2", "qwen3_5_text", "falcon_h1", "recurrent_gemma")
+EVERY = [*ARCHITECTURES, *OTHERS, *HYBRIDS]
 NEW_TOKENS, FEW_TOKENS = 40, 20
+PROMPTS = random_prompts(1, 5, 17, 40)
 SAMPLING = Sampling(0.7, top_k=3, seed=3)
 # What drafts well enough here that nothing accepted would be a sign of a wrong cache.
 HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard", "slrs", "eagle",
@@ -75,30 +80,39 @@ HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard",
 def written_by(architecture, folder, new_tokens=NEW_TOKENS, **options):
     """Return a model, prompts, transformers' own greedy outputs, and a head that learnt them."""
     model = build_model(architecture, **options)
-    prompts = random_prompts(1, 5, 17, 40)
-    outputs = [continued(model, prompt, new_tokens) for prompt in prompts]
-    return model, prompts, outputs, save_taught(model, prompts, outputs, folder)
+    outputs = [continued(model, prompt, new_tokens) for prompt in PROMPTS]
+    return model, PROMPTS, outputs, save_taught(model, PROMPTS, outputs, folder)
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
-def case(request, tmp_path_factory):
-    """A target, prompts, what transformers makes of them, and a draft head."""
-    model, *rest = written_by(request.param, tmp_path_factory.mktemp("head"))
-    return Target(model), *rest
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """From an architecture to a target, prompts, what transformers makes of them, a draft head."""
+
+    @cache
+    def case(architecture):
+        model, *rest = written_by(architecture, tmp_path_factory.mktemp("head"))
+        return Target(model), *rest
+
+    return case
 
 
-@pytest.fixture(scope="module", params=[*ARCHITECTURES, *OTHERS, *HYBRIDS])
-def any_case(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def any_case(tmp_path_factory):
     """As ``case``, of more architectures."""
-    folder = tmp_path_factory.mktemp("head")
-    model, prompts, outputs, head = written_by(request.param, folder, FEW_TOKENS, tied=False)
-    assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
-    return target_for(model, graphs="off"), prompts, outputs, head
+
+    @cache
+    def case(architecture):
+        folder = tmp_path_factory.mktemp("head")
+        model, prompts, outputs, head = written_by(architecture, folder, FEW_TOKENS, tied=False)
+        assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
+        return target_for(model, graphs="off"), prompts, outputs, head
+
+    return case
 
 
 @pytest.fixture(scope="module", params=DTYPES, ids=str)
 def int8_case(request, tmp_path_factory):
-    """As ``case``, of a model whose weights have 8 bits."""
+    """A case of a model whose weights have 8 bits."""
     model, *rest = written_by("llama", tmp_path_factory.mktemp("head"), tied=False)
     pack(model.to(request.param), int8=True)
     return Target(model), *rest
@@ -119,12 +133,21 @@ def decode(target, prompts, method=None, factory=Autoregressive, *, sampling=Non
     return generate_all(target, asked, **limits | options)
 
 
-@pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
-def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(case, text, tokenizer):
-    target, prompts, _, head = case
+@cache
+def sampled(target, new_tokens):
+    """Return what the target samples after each of the prompts without drafts."""
+    done = decode(target, PROMPTS, sampling=SAMPLING, max_new_tokens=new_tokens)
+    return [g.tokens for g in done]
+
+
+@spread("architecture, text", ARCHITECTURES, METHODS, every=4)
+def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(
+    case, architecture, text, tokenizer
+):
+    target, prompts, _, head = case(architecture)
     method = parse(text)
     options = {"sampling": SAMPLING, "max_new_tokens": 24}
-    outputs = [g.tokens for g in decode(target, prompts[1:3], **options)]
+    outputs = sampled(target, 24)[1:3]
     resources = resources_of(target, tokenizer, outputs, draft_head=head, sampling=SAMPLING)
     done = decode(target, prompts[1:3], method, method.prepare(resources), **options)
     assert lists(done) == lists(outputs)
@@ -132,11 +155,10 @@ def test_sampled_output_equals_autoregressive_sampling_with_the_same_numbers(cas
         assert sum(sum(g.accepted) for g in done) > 0
 
 
-@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
-@pytest.mark.parametrize("text", [v for variants in VARIANTS.values() for v in variants])
-def test_greedy_output_equals_transformers_generate(case, text, static, tokenizer):
-    target, prompts, outputs, head = case
-    target = StaticTarget(target.model, graphs=False) if static else target
+@spread("architecture, text, keys", ARCHITECTURES, METHODS, ("dynamic", "static"), every=4)
+def test_greedy_output_equals_transformers_generate(case, architecture, text, keys, tokenizer):
+    target, prompts, outputs, head = case(architecture)
+    target = StaticTarget(target.model, graphs=False) if keys == "static" else target
     method = parse(text)
     # Most of the corpus is what the model says, so that drafts are accepted; the rest misleads.
     resources = resources_of(target, tokenizer, misleading(outputs), draft_head=head)
@@ -151,19 +173,19 @@ def test_greedy_output_equals_transformers_generate(case, text, static, tokenize
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"
 
 
-@pytest.mark.parametrize("size", [1, 8])
-@pytest.mark.parametrize(
-    ("text", "sampling"),
-    [*((t, None) for t in FEW), *((t, SAMPLING) for t in (*FEW[1:3], FEW[-1]))],
+@spread(
+    "architecture, text, sampling, size",
+    *(EVERY, [*((t, None) for t in FEW), *((t, SAMPLING) for t in (*FEW[1:3], FEW[-1]))], (1, 8)),
+    every=4,
 )
 def test_every_architecture_keeps_its_output_alone_and_in_batches(
-    any_case, text, sampling, size, tokenizer
+    any_case, architecture, text, sampling, size, tokenizer
 ):
-    target, prompts, outputs, head = any_case
+    target, prompts, outputs, head = any_case(architecture)
     times = 1 if size == 1 else 2  # there are four
     prompts, outputs = prompts * times, outputs * times
     if sampling:
-        outputs = [g.tokens for g in decode(target, prompts, sampling=sampling)]
+        outputs = sampled(target, FEW_TOKENS) * times
     method = parse(text)
     given = {"draft_head": head, "sampling": sampling}
     factory = method.prepare(resources_of(target, tokenizer, misleading(outputs), **given))

@@ -21,9 +21,18 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import VERIFIERS, reference, verifier
 from tasc.errors import InputError
 from tests.decoding.scripted import ints
-from tests.decoding.table import TableTarget, TreeDrafter, chance, exact_distribution, sample
+from tests.decoding.table import (
+    FALSE_ALARM,
+    SETTINGS,
+    Remembering,
+    TableTarget,
+    TreeDrafter,
+    chance,
+    exact_distribution,
+    sample,
+)
+from tests.tiers import spread
 
-FALSE_ALARM = 1e-6
 CHAIN, TREE = (1, 1, 1), (3, 2)
 
 
@@ -49,11 +58,10 @@ PAIRS = [
     *(("multi-branch", "chain"), ("multi-branch", "tree")),
     *(("multi-branch", "tree without replacement"), ("multi-branch", "certain tree")),
 ]
-SETTINGS = {"kernel": Sampling(0.8, seed=1), "cut": Sampling(1.2, top_k=3, top_p=0.9, seed=2)}
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize(("name", "kind"), PAIRS)
+# The kernel draws the reference's tokens from the same numbers: test_verify_ops.
+@spread("name, kind, setting", PAIRS, SETTINGS, every=2)
 def test_sequences_have_the_distribution_of_the_target(name, kind, setting):
     target, sampling = TableTarget(), SETTINGS[setting]
     counts = sample(target, drafter(kind), verifier(name, sampling))
@@ -67,7 +75,7 @@ def test_every_sampling_verifier_is_covered():
 def detected(name: str, kind: str, **options) -> bool:
     target, sampling = (
         TableTarget(),
-        Sampling(0.8, top_k=4, seed=1),
+        Remembering(0.8, top_k=4, seed=1),
     )  # top_k: the reference in torch
     counts = sample(target, drafter(kind, **options), verifier(name, sampling))
     return chance(counts, exact_distribution(target, sampling.distribution)) < FALSE_ALARM

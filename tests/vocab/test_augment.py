@@ -191,7 +191,7 @@ def test_merges_that_cannot_be_read_are_named(tmp_path):
             read_merges(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen2"])
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("qwen2", marks=pytest.mark.slow)])
 def test_real_outputs_reach_what_the_search_predicts(data_dir, real_tokenizer, name):
     source = Source(str(data_dir / "massive-en"))
     base = real_tokenizer(name)

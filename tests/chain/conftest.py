@@ -1,18 +1,28 @@
 """The links of a chain of commands on a real subset, each made once, for all workers."""
 
 import contextlib
+import gzip
 import os
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from tasc_cli.main import main
 
-LIMIT = 300
+LIMIT, ROWS = 300, 1000
 
 
 @pytest.fixture(scope="session")
-def massive(data_dir):
-    return data_dir / "massive-en"
+def massive(data_dir, once):
+    """The first rows of each split of massive-en."""
+    with once("rows") as folder:
+        (folder / "massive-en").mkdir(exist_ok=True)
+        for name in ("test.jsonl", "validation.jsonl", "train.jsonl.gz"):
+            path = data_dir / "massive-en" / name
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as rows:
+                few = b"".join(islice(rows, ROWS))
+            (folder / "massive-en" / name.removesuffix(".gz")).write_bytes(few)
+    return folder / "massive-en"
 
 
 @pytest.fixture(scope="session")

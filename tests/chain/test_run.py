@@ -24,10 +24,10 @@ def steps(err):
             yield line.partition(" (")[0]
 
 
-def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, data_dir):
+def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, massive):
     recipe = tmp_path / "small.yaml"
     recipe.write_text(RECIPE)
-    command = ("run", recipe, "--data-dir", data_dir, "--output", tmp_path / "out")
+    command = ("run", recipe, "--data-dir", massive.parent, "--output", tmp_path / "out")
     code, out, err = tasc(capsys, *command)
     assert code == 0, err
     assert [*steps(err)] == [f"{step}: done" for step in ("base", "tokens", "tasc-ft", "bench")]

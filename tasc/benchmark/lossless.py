@@ -187,11 +187,6 @@ def generate_reference(
         pad_token_id=loaded.end_ids[0],
     )
     with loaded.target.untouched() as model, quiet():
-        configured, model.generation_config = model.generation_config, plain
-        try:
-            out = model.generate(
-                ids, attention_mask=torch.ones_like(ids), logits_processor=processors
-            )
-        finally:
-            model.generation_config = configured
+        model.generation_config = plain
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), logits_processor=processors)
     return np.asarray(out[0, len(prompt) :].cpu(), np.int32)

@@ -7,6 +7,7 @@ the published EAGLE-1 and EAGLE-2 checkpoints, whose layer has no norm before it
 """
 
 import json
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,16 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
     rope = getattr(c, "rope_parameters", None) or {}
     wide = getattr(c, "intermediate_size", None) or 4 * c.hidden_size
     theta = float(rope.get("rope_theta") or getattr(c, "rope_theta", None) or 10000.0)
+    rows, d = model.get_input_embeddings().weight.shape
+    heads = gcd(d, c.num_attention_heads)  # LlamaConfig wants a divisor of d
     config = LlamaConfig(
-        vocab_size=model.get_input_embeddings().weight.shape[0],
-        hidden_size=c.hidden_size,
+        vocab_size=rows,
+        hidden_size=d,
         intermediate_size=max(wide) if isinstance(wide, list | tuple) else wide,
         num_hidden_layers=1,
-        num_attention_heads=c.num_attention_heads,
-        num_key_value_heads=getattr(c, "num_key_value_heads", None) or c.num_attention_heads,
+        num_attention_heads=heads,
+        num_key_value_heads=gcd(heads, vars(c).get("num_key_value_heads") or heads),
+        head_dim=vars(c).get("head_dim"),
         max_position_embeddings=getattr(c, "max_position_embeddings", None) or 4096,
         rms_norm_eps=getattr(c, "rms_norm_eps", 1e-6),
         rope_parameters={"rope_type": "default", "rope_theta": theta},

@@ -71,6 +71,9 @@ def _renumber_special(model: PreTrainedModel, new: Mapping[int, int]) -> None:
                 setattr(config, name, new.get(value))
             elif name.endswith(("token_id", "tokens")) and isinstance(value, list):
                 setattr(config, name, [new[i] for i in value if i in new])
+            elif name == "bad_words_ids" and value:  # no output contains a dropped token
+                words = [[new[i] for i in word] for word in value if new.keys() >= {*word}]
+                setattr(config, name, words or None)
     embedding = model.get_input_embeddings()
     if getattr(embedding, "padding_idx", None) is not None:
         embedding.padding_idx = model.config.get_text_config().pad_token_id

@@ -24,6 +24,7 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 Quantization = Literal["none", "nf4", "8bit"]
+_EXTRA_OUTPUTS = {"output_hidden_states", "output_attentions", "output_router_logits"}
 _LOCAL: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 
 
@@ -82,7 +83,8 @@ def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
         raise IntegrityError(f"model {folder}: weights are missing ({missing}): {AGAIN}")
     for settings in filter(None, (model.config, model.generation_config)):
         # The caller decides what is returned beside logits, not a file.
-        settings.output_hidden_states = settings.output_attentions = False
+        for name in vars(settings).keys() & _EXTRA_OUTPUTS:
+            setattr(settings, name, False)
     return model
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
 
@@ -74,11 +74,13 @@ class Target:
 
     @contextmanager
     def untouched(self) -> Iterator[PreTrainedModel]:
-        """Yield the model with its own attention, as transformers would run it."""
+        """Yield the model with its own attention, and without its defaults for ``generate``."""
+        configured, self.model.generation_config = self.model.generation_config, GenerationConfig()
         self.model.set_attn_implementation(self.own_attention)
         try:
             yield self.model
         finally:
+            self.model.generation_config = configured
             self.model.set_attn_implementation(attention.register())
 
     def any_tokens(self, count: int) -> np.ndarray:

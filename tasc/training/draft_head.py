@@ -70,7 +70,7 @@ def train_head(
             f"{options.max_new_tokens}: lower --max-new-tokens"
         )
     tokenizer = tokenizer.ending(train.end)
-    config = _greedy(options, tokenizer.eos_id)
+    config = model.generation_config = _greedy(options, tokenizer.eos_id)  # fills what is unset
     targets = partial(generate_targets, model, tokenizer, max_length=length, config=config)
     more: dict[str, Any] = {"resume": resume, "progress": progress}
     head = new_head(model, options.seed)

@@ -172,3 +172,10 @@ def test_sampled_tokens_have_the_distribution_of_the_model(kind):
         return sum(abs(one.count(x) - two.count(x)) for x in {*one, *two}) / (2 * runs)
 
     assert distance(plain, drafted) < distance(plain, other) + 1.2 / runs**0.5
+
+
+def test_defaults_for_generate_do_not_count_when_states_are_proved():
+    model = build_model("lfm2", hidden=48, rms_norm_eps=3e-5)  # a shape that no other test proved
+    model.generation_config.update(repetition_penalty=2.0, num_beams=2)
+    target_for(model, graphs="off")
+    assert model.generation_config.num_beams == 2

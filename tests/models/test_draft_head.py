@@ -228,3 +228,19 @@ def test_a_config_that_describes_no_head_is_refused(head, model, change):
 def test_keys_that_a_head_does_not_need_change_nothing(head, model, change):
     stated(head, **change)
     load_head(head, model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("qwen3", {"hidden": 60}),  # 60 / 4 is odd
+        ("qwen3", {"hidden": 66}),  # 4 does not divide 66
+        ("gemma4_text", {"attention_k_eq_v": True, "num_global_key_value_heads": 1}),
+        ("opt", {"word_embed_proj_dim": 32}),  # smaller states than between the layers
+    ],
+)
+def test_a_head_reads_the_states_of_any_shape(kind, own):
+    model = build_model(kind, **own)
+    hidden = model.base_model(torch.ones(1, 3, dtype=torch.int64)).last_hidden_state
+    head = new_head(model)
+    assert head(hidden, hidden, torch.arange(3)[None]).shape == hidden.shape

@@ -90,3 +90,10 @@ def test_rows_that_do_not_fit_the_model_are_refused_and_nothing_changes(rows):
     with pytest.raises(InputError):
         extend_embeddings(model, rows)
     assert model.config.vocab_size == 320
+
+
+def test_words_that_generate_must_not_write_are_renumbered():
+    model = pico.build_model()
+    model.generation_config.bad_words_ids = [[7], [3, 7], [5]]
+    keep_rows(model, [0, 3, 7])
+    assert model.generation_config.bad_words_ids == [[2], [1, 2]]

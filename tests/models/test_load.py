@@ -148,3 +148,9 @@ def test_what_libraries_say_stays_off_the_terminal_and_is_heard_again_later(capf
     assert transformers_logging.get_verbosity() == level
     log.warning("heard")
     assert [record.message for record in caplog.records] == ["heard"]
+
+
+def test_a_mixture_that_reports_its_router_still_scores_trees(tmp_path):
+    folder = pico.make_model(tmp_path, "mixtral", output_router_logits=True)
+    model = load_model(str(folder))
+    assert model(input_ids=torch.ones(1, 2, dtype=torch.int64)).router_logits is None

@@ -55,7 +55,7 @@ def assert_close(found, expected, ids, off):
     assert (found - expected).abs().max() < off * expected.abs().max()
 
 
-@pytest.mark.parametrize("kind", ["mixtral", "gpt2"])
+@pytest.mark.parametrize("kind", ["mixtral", "gpt2", "mamba2"])
 @pytest.mark.parametrize(
     ("quantize", "off"),
     [("none", 1e-4), ("nf4", 1e-4), ("8bit", 0.02)],  # 8bit rounds what a layer reads, too
@@ -85,7 +85,9 @@ def test_a_draft_head_of_a_model_with_a_state_is_refused_in_one_line(capsys, tmp
     assert not out.exists()
 
 
-@pytest.mark.parametrize("kind", ["lfm2", "qwen3_5_text", "falcon_h1", "mamba2", "gemma4_text"])
+@pytest.mark.parametrize(
+    "kind", ["lfm2", "qwen3_next", "qwen3_5_text", "falcon_h1", "mamba2", "gemma4_text"]
+)
 def test_adapters_and_new_rows_of_every_table_learn_and_merge(kind):
     model = pico.build_model(kind)
     extend_embeddings(model, ROWS, 322)
@@ -181,3 +183,20 @@ def test_the_adapter_of_finetune_given_as_a_model_gets_one_helpful_line(
         assert "--merge" in refused(capsys, "bench", task, "--split", "train", "--model", given)
     with pytest.raises(TascError, match="--merge"):
         load_model(str(out / "adapter"))
+
+
+def test_routers_of_experts_are_not_adapted():
+    model = pico.build_model("phimoe", num_local_experts=4, num_experts_per_tok=2)
+    adapted = lora.attach(model, [], rank=4, alpha=8, dropout=0.2)
+    assert adapted(input_ids=IDS).logits.isfinite().all()
+
+
+def test_the_clamped_layers_of_gemma_3n_train_in_4_bits(tmp_path):
+    layers = {"layer_types": ["sliding_attention", "full_attention"]}
+    own = layers | {"num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0, 0.0]}
+    small = {"head_dim": 16, "laurel_rank": 8, "hidden_size_per_layer_input": 16}
+    folder = pico.make_model(
+        tmp_path, "gemma3n_text", vocab_size_per_layer_input=320, **own, **small
+    )
+    adapted = lora.attach(load_model(str(folder), quantize="nf4"), [], rank=4, alpha=8, dropout=0.2)
+    assert adapted.train()(input_ids=IDS).logits.isfinite().all()

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -157,3 +159,11 @@ def test_columns_weigh_what_was_drawn_for_all_that_was_not(monkeypatch):
     assert not set(columns.ids[3:].tolist()) & {3, 7, 299}
     assert float(columns.weight.exp()[3:].sum()) == pytest.approx(297)
     assert not columns.weight[:3].any()
+
+
+def test_the_models_defaults_for_generate_do_not_change_its_answers(tmp_path):
+    folder = pico.make_base(tmp_path / "model")
+    stated = {"num_beams": 2, "num_return_sequences": 2, "return_dict_in_generate": True}
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 0} | stated))
+    options = HeadOptions(max_new_tokens=8, epochs=1, device="cpu")
+    assert train_head(str(folder), corpus(), None, options, work=tmp_path).report.steps

@@ -7,10 +7,15 @@ Acceleration" trains all in App. B.2, and by its parameter count (6 %) the new o
 from collections.abc import Sequence
 
 import torch
+from bitsandbytes.nn import Linear4bit, Linear8bitLt
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.tuners.trainable_tokens import TrainableTokensLayer
 from peft.utils.integrations import dequantize_bnb_weight
+from peft.utils.transformers_weight_conversion import (
+    _MODEL_TO_CONVERSION_PATTERN,
+    _MOE_TARGET_MODULE_MAPPING,
+)
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -43,6 +48,8 @@ def attach(
     Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
     not a layer, and for a model that PEFT cannot adapt.
     """
+    # Gemma 3n clamps weights in training, even packed ones; its config accepts only a number.
+    vars(model.config.get_text_config()).update(altup_coef_clip=None)
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -77,15 +84,18 @@ def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
     adapter was trained; trained rows are copied.
     """
     for name, module in model.named_modules():
-        if not isinstance(module, TrainableTokensLayer | LoraLayer):
+        kinds = TrainableTokensLayer, LoraLayer, Linear4bit, Linear8bitLt
+        if not isinstance(module, kinds) or name.endswith(".base_layer"):
             continue
         target = name.removeprefix(_PREFIX).removesuffix(".token_adapter")
         layer, weight = plain.get_submodule(target), plain.get_parameter(f"{target}.weight")
-        if isinstance(module, LoraLayer):
-            base = _base_weight(module)
-            if isinstance(layer, Conv1D) and not isinstance(module.get_base_layer(), Conv1D):
+        if not isinstance(module, TrainableTokensLayer):
+            adapted = isinstance(module, LoraLayer)
+            own = module.get_base_layer() if adapted else module
+            if isinstance(layer, Conv1D) and not isinstance(own, Conv1D):
                 weight = weight.T  # as GPT-2's in 4 bits
-            weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base))
+            base = _base_weight(own)
+            weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base) if adapted else base)
         else:
             ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)
             weight[ids] = module.trainable_tokens_delta[_ADAPTER].to(weight)
@@ -118,10 +128,16 @@ def _linear_layers(model: PreTrainedModel) -> list[str]:
         if hasattr(module, "A_log") and hasattr(module, "D")
         for name in _FUSED
     }
+    # PEFT takes layers of these names for experts, and adapts the experts instead.
+    kind = _MODEL_TO_CONVERSION_PATTERN.get(model.config.model_type, "")
+    experts = _MOE_TARGET_MODULE_MAPPING.get(kind, {})
     return [
         name
         for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear | Conv1D) and module not in {head, *fused}
+        if isinstance(module, torch.nn.Linear | Conv1D)
+        and module not in {head, *fused}
+        and _last(name) not in experts
+        and not type(module).__name__.endswith("Router")
     ]
 
 
@@ -141,10 +157,9 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
     return {_last(names[module]): list(ids) for module in trained if module is not None}
 
 
-def _base_weight(adapted: LoraLayer) -> torch.Tensor:
-    """Return the weight below an adapter in float32, dequantised if needed."""
-    layer = adapted.get_base_layer()
-    weight: torch.Tensor = layer.weight
+def _base_weight(layer: torch.nn.Module) -> torch.Tensor:
+    """Return the weight of a layer below an adapter in float32, dequantised if needed."""
+    weight: torch.Tensor = layer.weight  # type: ignore[assignment]
     if type(weight).__module__.startswith("bitsandbytes."):
         # Not PEFT's function on the layer, which makes bitsandbytes lose the scales of 8 bits.
         weight = dequantize_bnb_weight(weight, state=getattr(layer, "state", None))

@@ -1,6 +1,7 @@
 import errno
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -213,6 +214,11 @@ def test_a_file_system_without_locks_is_written_nevertheless(tmp_path, monkeypat
     monkeypatch.setattr(fcntl, "flock", refused)
     make(tmp_path / "out")
     assert_only(tmp_path / "out", "hello")
+
+
+def test_a_name_that_is_not_utf8_has_a_fingerprint(tmp_path):
+    (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    assert fingerprint(tmp_path)
 
 
 def test_fingerprints_follow_contents(tmp_path):

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import resource
+import sys
 import tempfile
 from contextlib import contextmanager, suppress
 from unittest.mock import Mock
@@ -62,6 +63,11 @@ def test_another_refusal_is_an_error_of_the_system_and_a_bug_stays_a_bug(tmp_pat
     assert system_error(wrapped(FileNotFoundError(errno.ENOENT, "no such file"))) is None
 
 
+def test_a_copy_that_fails_is_told_by_its_own_name(tmp_path):
+    with pytest.raises(StorageError, match="cannot write to:"), writing(tmp_path):
+        raise OSError(errno.ENOSPC, FULL, "from", None, "to")
+
+
 def test_a_file_that_is_replaced_is_whole_or_as_it_was(tmp_path, monkeypatch):
     order = []
     fsync = os.fsync
@@ -83,10 +89,12 @@ def limited(size):
     """Let the system refuse files beyond a size, as a quota does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    sys.dont_write_bytecode = True  # Python keeps a module that is cut short
     try:
         yield
     finally:  # before pytest writes on, maybe into a file
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = False
 
 
 BASE = ("--model", "base", "--batch-size", 4, "--effective-batch", 4)

@@ -85,7 +85,7 @@ def fingerprint(path: Path) -> str:
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
-        digest.update(f"{file.name}\0{_hash_file(file)}\0".encode())
+        digest.update(os.fsencode(file.name) + f"\0{_hash_file(file)}\0".encode())
     return digest.hexdigest()
 
 

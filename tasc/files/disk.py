@@ -76,7 +76,7 @@ def _line(path: Path, error: OSError, size: int | None, instead: str) -> str:
     else:
         amount = f"{_amount(size)} needed"
     free = _amount(shutil.disk_usage(folder).free)
-    what = f"cannot write {error.filename or path}: {error.strerror}"
+    what = f"cannot write {error.filename2 or error.filename or path}: {error.strerror}"
     return f"{what} ({amount}, {free} free): {remedy(error, instead)}"
 
 

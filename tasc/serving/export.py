@@ -7,9 +7,11 @@ from typing import Any
 
 from tasc.data.choices import find_choices, read_choices
 from tasc.data.corpus import Corpus
+from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_of
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.environment import requirement
+from tasc.errors import InputError
 from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.options.constraint import Constraint
@@ -116,6 +118,8 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     from tasc.models.load import check_model
 
     label, name = resolve_model(options.model)
+    if label.startswith("-") or not label.isprintable():
+        raise InputError(f"{label!r} cannot name a served model: give another as NAME={name}")
     folder, config = check_model(name)
     model = config.get_text_config()
     tokenizer = load_tokenizer(name).ending(corpus.end if corpus else None)
@@ -133,6 +137,8 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         values, _ = head_files.read(head)
         head_files.check(head, values, model.hidden_size, model.vocab_size)
     constraint = _constraint(options, corpus)
+    if constraint:
+        Grammar(constraint, tokenizer, (tokenizer.eos_id,))  # raises if it is invalid
     parts = Parts(options, label, folder, tokenizer, index, head, corpus, constraint)
     return Exported(parts, EXPORTS[options.to].format(parts))
 
@@ -140,6 +146,10 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
 def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
     if options.choices is None:
         return options.constraint
+    if corpus is None and not Path(options.choices).is_file():
+        raise InputError(
+            f"choices {options.choices!r} is no file: give one, or add --data if it is a column"
+        )
     if corpus is None:
         labels = read_choices(Path(options.choices))
     else:

@@ -13,6 +13,7 @@ from tasc.files.scratch import scratch
 from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
 from tasc.serving.parts import Parts
+from tasc.tokenizer.chat import source_of
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save
 
@@ -91,6 +92,8 @@ def _prepare(folder: Path, parts: Parts, vocabulary: Vocabulary) -> Any:  # noqa
     written = f"{writer.arch}.attention.sliding_window" in writer.kv_data[0]
     if _has_window(made.hparams) and not written:
         raise ValueError("it would ignore the sliding window")
+    if ignored := _ignored(made.hparams, writer.tensors):
+        raise ValueError(f"it would ignore {ignored}")
     return made
 
 
@@ -117,6 +120,21 @@ def _has_window(config: dict[str, Any]) -> bool:
     return bool(window) and _SLIDING in layers and window < config["max_position_embeddings"]
 
 
+def _ignored(config: dict[str, Any], tensors: list[dict[str, Any]]) -> str:
+    """Return a setting without effect in llama.cpp, which computes something else; "" if none."""
+    from transformers import CONFIG_MAPPING
+
+    activation = config.get("hidden_act")
+    usual = getattr(CONFIG_MAPPING[config["model_type"]](), "hidden_act", None)
+    if usual == "silu" and activation not in (None, "silu", "swish"):
+        return f"hidden_act {activation!r}"
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if rope.get("rope_type") == "llama3" and not any("rope_freqs.weight" in t for t in tensors):
+        return "the rope_type 'llama3'"
+    explicit = rope.get("rope_type") == "yarn" and rope.get("attention_factor") is not None
+    return "attention_factor of YaRN" if explicit else ""
+
+
 def _add_vocabulary(writer: Any, tokenizer: LoadedTokenizer, vocabulary: Vocabulary) -> None:  # noqa: ANN401
     marked = vocabulary.pre == SENTENCEPIECE
     writer.add_tokenizer_model("llama" if marked else "gpt2")
@@ -131,5 +149,7 @@ def _add_vocabulary(writer: Any, tokenizer: LoadedTokenizer, vocabulary: Vocabul
     writer.add_eos_token_id(tokenizer.eos_id)
     writer.add_add_bos_token(False)  # as in training
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
-    if len(ids) != len(alone):
+    if ids[:1] != alone[:1].tolist():
         writer.add_bos_token_id(int(ids[0]))
+    if template := source_of(tokenizer):
+        writer.add_chat_template(template)

@@ -35,7 +35,7 @@ class ChatTemplate:
     @classmethod
     def of(cls, tokenizer: LoadedTokenizer) -> "ChatTemplate | None":
         """Return a tokenizer's chat template; None if it has none."""
-        source = _source(tokenizer)
+        source = source_of(tokenizer)
         return cls(tokenizer, source) if source else None
 
     def __init__(self, tokenizer: LoadedTokenizer, source: Any) -> None:  # noqa: ANN401
@@ -102,7 +102,7 @@ class ChatTemplate:
             raise InputError(f"{self._path}: chat template: {one_line(error)}; {_ADVICE}") from None
 
 
-def _source(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
+def source_of(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
     """Return the chat template, a text or a list of named texts; None if there is none."""
     if _FILE in tokenizer.files:
         return text_of(tokenizer.files[_FILE], f"{tokenizer.path}: {_FILE}")

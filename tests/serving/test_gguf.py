@@ -24,6 +24,18 @@ from tests.vocab.marked import marked
 
 pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
 gguf = pytest.importorskip("gguf")
+END = {"id": "<|endoftext|>", "ids": [0], "tokens": ["<|endoftext|>"]}
+ENDING = {  # of a tokenizer that ends a text, and does not begin it
+    "type": "TemplateProcessing",
+    "single": [
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": END["id"], "type_id": 0}},
+    ],
+    "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+    "special_tokens": {END["id"]: END},
+}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 128, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 PROMPTS = [row["input"] for row in ROWS[: len(TEXTS)]]
 
 
@@ -146,6 +158,33 @@ def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path
     assert fields["general.name"].contents() == "model"
     assert "general.license" not in fields
     assert not any(str(tmp_path) in str(field.contents()) for field in fields.values())
+
+
+def test_a_gguf_has_the_chat_template_and_no_bos_that_the_tokenizer_does_not_write(tmp_path, base):
+    model = copied(base, tmp_path / "model")
+    for name, more in [
+        ("tokenizer_config.json", {"chat_template": "{{ messages[0].content }}"}),
+        ("tokenizer.json", {"post_processor": ENDING}),
+    ]:
+        (model / name).write_text(json.dumps(json.loads((model / name).read_text()) | more))
+    exported(model, "llama-cpp", tmp_path / "out")
+    fields = gguf.GGUFReader(tmp_path / "out" / "model.gguf").fields
+    assert fields["tokenizer.chat_template"].contents() == "{{ messages[0].content }}"
+    assert not fields["tokenizer.ggml.add_bos_token"].contents()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"hidden_act": "gelu"},
+        {"rope_parameters": YARN | {"rope_type": "llama3"}},
+        {"rope_parameters": YARN | {"attention_factor": 1.0}},
+    ],
+)
+def test_what_llama_cpp_would_ignore_is_refused(tmp_path, base, setting):
+    model = copied(base, tmp_path / "model", **setting)
+    with pytest.raises(InputError, match="it would ignore"):
+        exported(model, "llama-cpp", tmp_path / "out")
 
 
 def test_gpt2_as_transformers_5_saves_it_is_converted(tmp_path, task):

@@ -214,7 +214,7 @@ def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, tokenizer, how)
     elif how == "lengths":
         file.write_bytes(content[:-12] + content[-12:].replace(b"\2\0\0\0", b"\3\0\0\0"))
     elif how == "ids":
-        write_state(file, {"mail": [np.array([5, 320], np.int32)]}, tokenizer)
+        file.write_bytes(content.replace(b"\6\0\0\0", b"\x40\1\0\0"))
     elif how == "large":
         os.truncate(file, MOST_BYTES + 1)
     else:
@@ -277,6 +277,26 @@ def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
     write(folder, "index", [20, 31, 32])
     made.tasks.clock.seconds = 5 * EVERY
     assert asked(made, [5, 6, 20])[:2] == [31, 32]
+
+
+def test_a_tag_that_cannot_be_read_changes_nothing(folder, caplog):
+    made, clock = proposer(folder), Clock()
+    made.tasks.clock, made.tasks.next = clock, 0.0
+    before = dict(made.tasks.tags)
+    (folder / "tasks" / "sql.txt").write_bytes("[überweisung]".encode("latin-1"))
+    clock.seconds += EVERY
+    assert not made.tasks.poll()
+    assert "is not UTF-8" in caplog.text
+    assert made.tasks.tags == before
+
+
+def test_a_state_has_tokens_of_the_vocabulary_alone(folder, tokenizer, tmp_path):
+    known, padding = (
+        np.array([5, 0], np.int32),
+        np.array([5, len(tokenizer.vocabulary())], np.int32),
+    )
+    write_state(tmp_path / "state", {"": [padding, known]}, tokenizer)
+    assert [o.tolist() for o in read_state(tmp_path / "state", tokenizer)[""]] == [[5, 0]]
 
 
 def test_files_are_looked_at_once_a_second(folder):

@@ -3,6 +3,7 @@
 import copy
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -192,11 +193,9 @@ def test_routers_of_experts_are_not_adapted():
 
 
 def test_the_clamped_layers_of_gemma_3n_train_in_4_bits(tmp_path):
-    layers = {"layer_types": ["sliding_attention", "full_attention"]}
-    own = layers | {"num_kv_shared_layers": 0, "activation_sparsity_pattern": [0.0, 0.0]}
-    small = {"head_dim": 16, "laurel_rank": 8, "hidden_size_per_layer_input": 16}
-    folder = pico.make_model(
-        tmp_path, "gemma3n_text", vocab_size_per_layer_input=320, **own, **small
-    )
+    own: dict[str, Any] = {"head_dim": 16, "laurel_rank": 8, "hidden_size_per_layer_input": 16}
+    own |= {"layer_types": ["sliding_attention", "full_attention"], "num_kv_shared_layers": 0}
+    own |= {"activation_sparsity_pattern": [0.0, 0.0], "vocab_size_per_layer_input": 320}
+    folder = pico.make_model(tmp_path, "gemma3n_text", **own)
     adapted = lora.attach(load_model(str(folder), quantize="nf4"), [], rank=4, alpha=8, dropout=0.2)
     assert adapted.train()(input_ids=IDS).logits.isfinite().all()

@@ -69,9 +69,9 @@ class State:
 
 def write_state(file: Path, outputs: Outputs, tokenizer: LoadedTokenizer) -> None:
     """Replace ``file`` in one move. Raises OSError if the system refuses."""
-    tensors = {}
+    tensors, size = {}, len(tokenizer.vocabulary())
     for name, some in outputs.items():
-        parts = [np.asarray(output, np.int32) for output in some]
+        parts = [p for p in (np.asarray(o, np.int32) for o in some) if p.max(initial=0) < size]
         tensors[f"{name}/tokens"] = np.concatenate([np.empty(0, np.int32), *parts])
         tensors[f"{name}/lengths"] = np.array([len(part) for part in parts], np.int32)
     with replacing(file) as new:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tasc.data.foreign import text_of
 from tasc.decoding.drafters import Factory
 from tasc.decoding.drafters.ngram.index import FILE
 from tasc.errors import InputError, TascError
@@ -103,7 +104,7 @@ class Tasks:
         """Load a task again and return True, or log why that fails."""
         try:
             self._load(name)
-        except TascError as error:
+        except (TascError, OSError) as error:
             _log.warning("%s: the new index is not used: %s", name or "index", error)
             return False
         return True
@@ -112,7 +113,7 @@ class Tasks:
         """Load the indexes of a task; it keeps the outputs that it has learnt."""
         if name and self.folder is not None:
             file = self._tag_file(name)
-            tag = file.read_text(encoding="utf-8").strip() if file.is_file() else f"[{name}]"
+            tag = text_of(file.read_bytes(), str(file)).strip() if file.is_file() else f"[{name}]"
             if not tag or tag in (t for n, t in self.tags.items() if n != name):
                 raise InputError(
                     f"{file}: the tag {tag!r} is empty or another task's: write one of its own"

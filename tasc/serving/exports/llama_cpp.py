@@ -1,6 +1,5 @@
 """llama.cpp: the model as GGUF, and n-gram caches for drafts."""
 
-import json
 import re
 import struct
 from collections import Counter, defaultdict
@@ -121,7 +120,7 @@ class LlamaCppExport(Format):
     @staticmethod
     def example(start: Start) -> str:
         exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
-        python = _PYTHON.format(exact=exact, drafts=drafts, prompt=json.dumps(start.prompt))
+        python = _PYTHON.format(exact=exact, drafts=drafts, prompt=repr(start.prompt))
         how = "Without a server, from Python (`pip install xllamacpp`):"
         return f"{Format.example(start)}\n\n{how}\n\n{block('python', python)}"
 

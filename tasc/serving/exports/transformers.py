@@ -1,6 +1,5 @@
 """transformers: a model, and an index or a head that ``tasc.load_custom_generate`` reads."""
 
-import json
 import shutil
 from os import PathLike
 from pathlib import Path
@@ -44,7 +43,7 @@ class TransformersExport(Format):
     @staticmethod
     def example(start: Start) -> str:
         drafts = ', custom_generate=tasc.load_custom_generate(".")' if start.drafts else ""
-        tasc, prompt = "import tasc\n" if drafts else "", json.dumps(start.prompt)
+        tasc, prompt = "import tasc\n" if drafts else "", repr(start.prompt)
         return block("python", _PYTHON.format(tasc=tasc, drafts=drafts, prompt=prompt))
 
 

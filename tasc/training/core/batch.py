@@ -168,9 +168,8 @@ def plan_epoch(
 
 
 def collate(examples: Examples, indices: np.ndarray) -> Batch:
-    """Pad some examples to one length with id 0."""
+    """Pad some examples with id 0 to one length, at most that of the longest example of all."""
     longest = int(examples.lengths[indices].max())
-    # Not beyond the longest of all, which is as long as the model's positions allow.
     length = min(-(-longest // _MULTIPLE) * _MULTIPLE, int(examples.lengths.max()))
     ids = np.zeros((len(indices), length), dtype=np.int64)
     labels = np.full((len(indices), length), IGNORED, dtype=np.int64)

@@ -118,10 +118,10 @@ def _show_drafting(drafting: Drafting) -> None:
         _show_cost(drafting.cost)
         key, title = "speedup", "best settings by predicted speed-up"
     else:
-        key, title = "tokens_per_step", "default setting"
+        key, title = "steps_per_output", "default setting"
         if len(drafting.trials) > 1:
-            title = "best settings by tokens per step; --model also predicts speed-ups"
-    trials = sorted(drafting.trials, key=attrgetter(key), reverse=True)
+            title = "best settings by steps; --model also predicts speed-ups"
+    trials = sorted(drafting.trials, key=attrgetter(key), reverse=key == "speedup")
     title = f"TASC-spec: simulated on {drafting.samples:,} held-out outputs, {title}"
     table_of(title, trials[:4], {"": lambda trial: trial.method, **_FIGURES})
     say(

@@ -2,17 +2,20 @@
 
 from tasc.benchmark.results.search import Tuning
 
-from .._console import interval_text, say
+from .._console import bounds_text, noted, say, warn
 
 
 def show(found: Tuning) -> None:
     """Print the best setting next to the default."""
     for name, trial in (("default", found.default), ("best", found.best)):
-        interval = interval_text(trial.tokens_per_step_interval, ".2f")
-        figure = f"{trial.tokens_per_step:.2f} tokens per step (95 % CI {interval})"
+        figure = f"{trial.steps_per_output:.2f} steps per output, "
+        per_step = f"{trial.tokens_per_step:.2f} tokens per step"
+        figure += noted(per_step, bounds_text(trial.interval, ".2f"))
         say(f"{name}: {figure}, {trial.method}")
     default, best = found.default, found.best
     if best.method == default.method:
         say("No other setting is better.")
-    elif best.tokens_per_step_interval[0] <= default.tokens_per_step:
-        say("The difference may be chance: the default lies within the best setting's interval.")
+    elif not best.interval or best.interval[0] <= default.tokens_per_step:
+        say("The difference may be chance: no interval of the best setting lies above the default.")
+    if found.split == found.corpus_split:
+        warn(f"drafts come from split {found.split} itself, so the steps are of seen outputs")

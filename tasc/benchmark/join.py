@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tasc.benchmark.pages.write import write_pages
-from tasc.benchmark.paired.compare import differences, on_same_samples, read_results
+from tasc.benchmark.paired.compare import differences, on_same_samples, read_results, shared_metrics
 from tasc.benchmark.paired.pairs import pairs
 from tasc.benchmark.results.bench import BenchResults, JoinedResults, Run
 from tasc.benchmark.results.comparisons import ModelPair
@@ -86,7 +86,7 @@ def write_report(
 def _test_between(runs: dict[str, BenchResults], *, speeds: bool) -> list[ModelPair]:
     """Compare each model of one run with each of another one, in speed only if ``speeds``."""
     old, new = runs.values()
-    metrics = [m for m in new.settings.metrics if m in old.settings.metrics]
+    metrics = shared_metrics(old, new)
     settings = new.settings.model_copy(update={"metrics": tuple(metrics)})
     cells, owner = [], dict[str, str]()
     for label, bench in runs.items():

@@ -108,12 +108,13 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
 
 
 def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
-    sampling = options.sampling
+    sampling, device = options.sampling, model.target.device
+    on_gpu = device.type == "cuda"
     dtype = next(model.target.model.parameters()).dtype
     asked = {name: getattr(options, name, None) for name in Settings.model_fields}
     found = {
         "dtype": "int8" if is_int8(model.target.model) else str(dtype).removeprefix("torch."),
-        "device": str(model.target.device),
+        "device": f"{device} ({torch.cuda.get_device_name(device)})" if on_gpu else str(device),
         "threads": torch.get_num_threads(),
         "sampling": sampling and SamplingSettings(**asdict(sampling), verify=options.verify),
         "turn": turn_length(options.batch_size),

@@ -42,7 +42,7 @@ class Command:
 
         try:
             return TypeAdapter(_class(self.report)).validate_json(file.read_bytes())
-        except ValidationError:
+        except (OSError, ValidationError):
             raise InputError(
                 f"{file} is not a report of tasc {self.name} of this version: run the step again "
                 "with --force"

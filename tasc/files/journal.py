@@ -1,5 +1,6 @@
 """A file of one JSON record per line, from which an interrupted run resumes."""
 
+import os
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -24,7 +25,7 @@ class Journal(Generic[Line]):
             return
         # A kill can cut off the last line.
         complete, newline, _ = path.read_bytes().rpartition(b"\n")
-        path.write_bytes(complete + newline)
+        os.truncate(path, len(complete + newline))
         try:
             self.lines = [kind.model_validate_json(line) for line in complete.splitlines()]
         except ValueError:

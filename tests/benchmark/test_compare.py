@@ -162,3 +162,22 @@ def test_samples_of_a_batch_are_not_counted_as_independent():
     assert (high - low) / (inner_high - inner_low) == pytest.approx(8**0.5, rel=0.2)
     few = make_results(*cells, references=references, settings={"turn": 100}).comparisons[0]
     assert few.speedup_interval is None  # eight turns
+
+
+def test_the_quality_of_a_method_that_chooses_is_compared_too(compared):
+    plain = said("m", texts(range(0)), times(1, 1))
+    old, new = (said("m", texts(range(n)), times(1, 1), method="choices") for n in (0, 30))
+    found = compared(*(make_results(plain, c, references=REFERENCES) for c in (old, new)))
+    assert [(c.method, c.what) for c in found.regressions] == [("choices", "exact_match")]
+
+
+def test_figures_without_an_interval_are_told(compared):
+    found = compared(bench(first=9), bench(first=9, factor=10))
+    assert not found.regressions
+    assert "not 9: figures without one are not tested" in found.notes[0]
+
+
+def test_steps_are_not_compared_between_limits_of_the_output(compared):
+    found = compared(bench(settings={"max_new_tokens": 9}), bench(settings={"max_new_tokens": 1}))
+    assert {change.what for change in found.changes} == {"exact_match", "micro_f1"}
+    assert found.notes == ("max new tokens is 1, was 9: steps and speed are not compared",)

@@ -69,6 +69,22 @@ def test_nothing_is_tested_on_other_samples_and_no_speed_on_another_machine(benc
     assert sum("the samples differ" in note for note in found.notes) == 3
 
 
+def test_runs_that_are_named_as_seeds_are_tested(bench):
+    one, two = bench("one", model("a", 12, 2.0)), bench("two", model("a", 3, 4.0))
+    assert len(joined(f"run#1={one}", f"run#2={two}").pairs) == 1
+
+
+def test_scores_of_two_judges_are_not_compared(bench):
+    cell, metrics = model("a", 12, 2.0), ("exact_match", "judge")
+    cells = [cell.model_copy(update={"quality": dict.fromkeys(metrics, 1.0)})]
+    runs = [
+        bench(name, cell, metrics=metrics, settings={"judge": name}, cells=cells)
+        for name in ("large", "tiny")
+    ]
+    (pair,) = joined(*runs).pairs
+    assert list(pair.quality) == ["exact_match"]
+
+
 def test_what_a_bench_warns_of_is_told_of_each_run(bench, capsys, tmp_path):
     fine, cut = (
         bench("fine", model("a", 12, 2.0)),

@@ -30,7 +30,7 @@ def test_every_output_is_kept_with_its_tokens_and_times(task, concurrency):
 
 
 def test_requests_are_greedy_and_never_more_in_flight_than_allowed(task):
-    behaviour = Behaviour(wait=0.01)
+    behaviour = Behaviour(wait=0.1)
     with serving(behaviour) as url:
         measure(task, url, concurrency=3, stop=("\n",), models=("mine",))
     assert behaviour.most == 3

@@ -88,6 +88,7 @@ def test_validity_is_by_schema_labels_or_expression(tmp_path):
         ("valid:schema={}", "is not a JSON Schema"),
         ("valid:grammar={}", "cannot be used"),
         ("valid:regex=(", "is no regular expression"),
+        ("valid:regex=a{99999999999}", "is no regular expression"),
     ],
 )
 def test_a_constraint_that_cannot_be_read_is_one_line(tmp_path, metric, said):
@@ -95,6 +96,19 @@ def test_a_constraint_that_cannot_be_read_is_one_line(tmp_path, metric, said):
     broken.write_text('{"type": "nonsense"}')
     with pytest.raises(InputError, match=said):
         check_metrics([metric.replace("{}", str(broken))])
+
+
+@pytest.mark.parametrize("text", ["5", "null", '{"$schema": 5}'])
+def test_a_schema_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(InputError, match="is not a JSON Schema"):
+        check_metrics([f"valid:schema={tmp_path / 's.json'}"])
+
+
+def test_a_number_that_is_too_large_for_a_float_is_not_valid(tmp_path):
+    (tmp_path / "s.json").write_text('{"type": "number", "multipleOf": 0.01}')
+    name = f"valid:schema={tmp_path / 's.json'}"
+    assert score([name], ["1" * 400, "2.5"], ["", ""], ";") == {name: 0.5}
 
 
 def test_a_schema_reads_nothing_outside_its_file(tmp_path):

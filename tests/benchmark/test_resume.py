@@ -84,6 +84,12 @@ def test_a_line_that_was_cut_off_is_measured_again_and_a_damaged_one_refused(tmp
     assert not Measured(tmp_path, resume=False)
 
 
+def test_a_kill_while_a_checkpoint_is_read_loses_no_line(tmp_path, monkeypatch):
+    (tmp_path / "generations.jsonl").write_text('{"turn": [0, 0, 0], "generations": []}\n{"tur')
+    monkeypatch.setattr(type(tmp_path), "write_bytes", None)  # which empties a file first
+    assert len(Measured(tmp_path, resume=True)) == 1
+
+
 @pytest.mark.usefixtures("heard")
 def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, monkeypatch):
     rows = [{"input": text[:9], "output": text} for text in TEXTS]

@@ -62,3 +62,8 @@ def test_the_page_shows_them(results):
     page = render(results)
     assert "<td>0.600 ± 0.100</td>" in page
     assert "ft against base: Exact match +0.200 (95 % " in page
+
+
+def test_a_name_with_a_number_sign_is_no_seed():
+    results = make_results(*(model(f"C#-{end}", 9, 1.0) for end in "ab"), references=REFERENCES)
+    assert (len(results.pairs), results.seeds) == (1, ())

@@ -86,15 +86,15 @@ def figures(trial):
     return StepFigures(**own | {"ms_per_sample": None, "speedup": None})
 
 
-def test_without_costs_the_most_tokens_a_step_are_best(sides):
+def test_without_costs_the_fewest_steps_are_best(sides):
     _, known, references = sides
     found = search(
         Simulations(known, references), Setting(), {"n_max": (3, 6), "tree_size": (2, 12)}
     )
     assert len(found.trials) == 3
     assert all(trial.speedup is None for trial in found.trials)
-    reached = [trial.tokens_per_step for trial in found.trials]
-    assert found.best.tokens_per_step == max(reached)
+    reached = [trial.steps_per_output for trial in found.trials]
+    assert found.best.steps_per_output == min(reached)
 
 
 def test_the_default_stays_where_nothing_is_better():
@@ -140,3 +140,12 @@ def test_analyze_times_the_model_and_names_the_best_setting(
 def test_the_grid_needs_tokens(capsys, task, tmp_path):
     error = refused(capsys, "analyze", task, "--grid", "--output", tmp_path / "a")
     assert "give a tokenizer or a model" in error
+
+
+def test_a_setting_that_drafts_whole_outputs_in_the_prefill_is_the_best(base):
+    texts = ["yes", "no"] * 20
+    tokenizer = load_tokenizer(str(base))
+    references = References.of(tokenizer, [f"q {i}" for i in range(40)], texts)
+    known = tokenizer.encode(texts).split()
+    found = search(Simulations(known, references), Setting(), {"width": (0, 1)})
+    assert found.best.steps_per_output == min(t.steps_per_output for t in found.trials)

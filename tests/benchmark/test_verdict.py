@@ -17,6 +17,7 @@ def drafts(low: float, high: float | None = None, **changed: Any) -> Trial:
     high = low if high is None else high
     figures: dict[str, Any]
     figures = {"method": "tasc-spec", "samples": 200, "tokens_per_step": (low + high) / 2}
+    figures |= {"tokens_per_output": 1.0, "steps_per_output": 1.0}
     return Trial.model_construct(**figures | {"tokens_per_step_interval": (low, high)} | changed)
 
 
@@ -75,6 +76,7 @@ def words(
         (tokens(ratio=9.0, spec=drafts(9.0), outputs=FEWEST - 1), "too little data"),
         (tokens(spec=drafts(3.0, speedup=1.2)), "TASC-spec"),
         (tokens(spec=drafts(3.0, speedup=0.9)), "neither"),
+        (tokens(spec=drafts(1.0, tokens_per_output=8.0)), "TASC-spec"),  # all in the prefill
         (words(1.0, 3, -0.8), "neither"),
         (words(17, 63, -0.577), "TASC-ft"),
         (words(200, 111_600, -0.05), "TASC-spec"),

@@ -172,12 +172,13 @@ def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
         *("--output", tmp_path / "tuned"),
     )
     best = result["best"]
-    assert best["tokens_per_step"] >= result["default"]["tokens_per_step"] > 1
+    assert best["steps_per_output"] <= result["default"]["steps_per_output"]
+    assert min(best["tokens_per_step"], result["default"]["tokens_per_step"]) > 1
     assert result["split"] == "validation"
     from tasc.decoding.drafters import parse
 
     assert parse(best["method"]).budget == 12
-    assert best["tokens_per_step"] == max(t["tokens_per_step"] for t in result["trials"])
+    assert best["steps_per_output"] == min(t["steps_per_output"] for t in result["trials"])
 
 
 def test_bench_refuses_an_adapter_without_a_plain_model(capsys, massive, base, tmp_path):

@@ -1,7 +1,7 @@
 """Search for the best setting of TASC-spec, by simulations on held-out outputs.
 
 With T(k) of the model, the best setting has the highest predicted speed-up. Without it, the best
-one commits the most tokens per step, for which a larger tree is never worse.
+one takes the fewest steps, for which a larger tree is never worse.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ def tune(
     options: TuneOptions,
     progress: Progress = silent,
 ) -> Tuning:
-    """Search for the most tokens per step with drafts of ``options.tree_size`` nodes."""
+    """Search for the fewest steps with drafts of ``options.tree_size`` nodes."""
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
     known = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
@@ -119,7 +119,7 @@ def search(
             trials[setting] = Trial(setting=setting, method=setting.method, **found)
             progress("simulate drafts", len(trials), total)
         done = [trials[setting] for setting in settings]
-        return [t.tokens_per_step if t.speedup is None else t.speedup for t in done]
+        return [-t.steps_per_output if t.speedup is None else t.speedup for t in done]
 
     best = coordinate_search(start, grid, scores)
     return Search(

@@ -40,9 +40,9 @@ def decide(
     Below FEWEST outputs: too little data.
 
     Measured on tokens: neither below SHORT_STEPS steps per output. TASC-ft if the predicted step
-    ratio is at least WORTH_RATIO. TASC-spec if at least WORTH_RATIO tokens per step are simulated
-    and it is not predicted to be slower; undecided with fewer than FEWEST held-out outputs, or if
-    the confidence interval contains WORTH_RATIO. Both or neither accordingly.
+    ratio is at least WORTH_RATIO. TASC-spec if the tokens per simulated step, after the prefill or
+    in all, are WORTH_RATIO or more and it is not predicted to be slower; undecided below FEWEST
+    held-out outputs, or if the former's interval contains WORTH_RATIO. Both or neither accordingly.
 
     Measured on words: neither below two words per output. TASC-ft if each output occurs REPEATED
     times on average, or if at most FEW_WORDS words make up 80 % of the outputs and their entropy is
@@ -83,7 +83,8 @@ def _drafts_pay(drafts: Trial | None) -> bool | None:
     if drafts.speedup is not None and round(drafts.speedup, 2) <= 1:
         return False
     low, high = map(_worth, drafts.interval)
-    return low if low == high else None
+    in_all = _worth(drafts.tokens_per_output / drafts.steps_per_output)  # with the prefill
+    return low or in_all if low == high else None
 
 
 def _too_little(outputs: int, why: str) -> str:
@@ -111,8 +112,9 @@ def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
         return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
     bounds = "(95 % CI {:.2f} to {:.2f}) ".format(*drafts.interval) if drafts.interval else ""
     figure = (
-        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {bounds}on "
-        f"{drafts.samples:,} held-out outputs, including the end token"
+        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {bounds}and takes "
+        f"{drafts.steps_per_output:.2f} steps per output on {drafts.samples:,} held-out outputs, "
+        "including the end token"
     )
     if drafts.speedup is not None:
         figure += f", and is {drafts.speedup:.2f}× as fast as no drafts here, both predicted"

@@ -90,7 +90,7 @@ def _test(kind: str, value: str) -> Callable[[str], bool]:
     if kind == "regex":
         try:
             expression = re.compile(value)
-        except re.error as error:
+        except (re.error, OverflowError) as error:
             raise InputError(
                 f"{value!r:.60} is no regular expression ({error}): correct it"
             ) from None
@@ -115,7 +115,7 @@ def _schema_test(path: Path) -> Callable[[str], bool]:
         schema: Any = json.loads("".join(text_lines(path)))
         kind = validators.validator_for(schema)
         kind.check_schema(schema)
-    except (ValueError, RecursionError, SchemaError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, SchemaError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{path} is not a JSON Schema ({reason}): correct it") from None
     validator = kind(schema, registry=Registry())
@@ -125,7 +125,7 @@ def _schema_test(path: Path) -> Callable[[str], bool]:
             return bool(validator.is_valid(json.loads(output)))
         except Unresolvable as error:
             raise InputError(f"{path}: {error}: write the definition into the file") from None
-        except (ValueError, RecursionError):
+        except (ValueError, OverflowError, RecursionError):  # numbers of hundreds of digits
             return False
 
     return is_valid

@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
-from tasc.benchmark.metrics import check_metrics, find
+from tasc.benchmark.metrics import JUDGE, check_metrics, find
 from tasc.benchmark.paired.pairs import Speeds, counted, qualities
-from tasc.benchmark.paired.statistics import CONFIDENCE, Bootstrap
+from tasc.benchmark.paired.statistics import CONFIDENCE, FEWEST, Bootstrap
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import Change, ResultsComparison
@@ -29,6 +29,7 @@ _SETTINGS = (
     "compiled",
 )
 _MACHINE = ("processor", "cores")
+_LENGTHS = ("max_new_tokens", "sampling")  # steps are compared only where these are equal, too
 
 CellPair = tuple[Cell, Cell]  # of both benches
 Verdict = Literal["worse", "better", "within the noise"]
@@ -60,16 +61,25 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
     old, new = on_same_samples(*(read_results(path) for path in (options.old, options.new)))
     both = _common(old, new)
     notes = tuple(differences(old, new))
-    metrics = [name for name in new.settings.metrics if name in old.settings.metrics]
+    metrics = shared_metrics(old, new)
     check_metrics(metrics)
-    firsts = dict[str, CellPair]()
+    firsts = dict[tuple[str, bool], CellPair]()  # methods that choose have outputs of their own
     for pair in both:
-        firsts.setdefault(pair[1].model, pair)
+        firsts.setdefault((pair[1].model, pair[1].chooses), pair)
     tests = len(metrics) * len(firsts) + (1 if notes else 2) * len(both)
     confidence = 1 - (1 - CONFIDENCE) / tests
-    changes = [*_qualities([*firsts.values()], new, metrics, confidence), *_steps(both, confidence)]
+    changes = [*_qualities([*firsts.values()], new, metrics, confidence)]
+    if all(getattr(old.settings, name) == getattr(new.settings, name) for name in _LENGTHS):
+        changes += _steps(both, confidence)
     if not notes:
         changes += _speeds(both, new.settings.turn, options.tolerance, confidence)
+    if JUDGE in {*old.settings.metrics} & {*new.settings.metrics} - {*metrics}:
+        judges = f"judge is {new.settings.judge}, was {old.settings.judge}"
+        notes += (f"{judges}: its scores are not compared",)
+    if any(change.interval is None and change.p_value is None for change in changes):
+        speeds = (FEWEST - 1) * new.settings.turn + 1
+        needed = f"intervals need {FEWEST} samples, and of speeds {speeds:,}"
+        notes += (f"{needed}, not {len(new.samples):,}: figures without one are not tested",)
     return ResultsComparison(
         old=options.old,
         new=options.new,
@@ -122,6 +132,12 @@ def _first(bench: BenchResults, count: int) -> BenchResults:
     return bench.model_copy(update={"samples": bench.samples[:count], "cells": cells})
 
 
+def shared_metrics(old: BenchResults, new: BenchResults) -> list[str]:
+    """Return the metrics of both, without ``judge`` if two models judged."""
+    both = [name for name in new.settings.metrics if name in old.settings.metrics]
+    return [name for name in both if name != JUDGE or old.settings.judge == new.settings.judge]
+
+
 def _common(old: BenchResults, new: BenchResults) -> list[CellPair]:
     """Return the cells of both benches. Raises InputError without any."""
     cells = {cell.label: cell for cell in old.cells}
@@ -144,7 +160,8 @@ def differences(old: BenchResults, new: BenchResults) -> Iterator[str]:
     )
     for name, value in after.items():
         if value != before[name]:
-            yield f"{name.replace('_', ' ')} is {value}, was {before[name]}: speed is not compared"
+            what = "speed is" if name not in _LENGTHS else "steps and speed are"
+            yield f"{name.replace('_', ' ')} is {value}, was {before[name]}: {what} not compared"
 
 
 def _qualities(

@@ -4,6 +4,7 @@ A paired test of two models says nothing about other seeds. Here the trainings a
 the interval is Welch's t interval of the difference of their means.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -16,7 +17,7 @@ from tasc.report.record import Interval
 
 def name_of(label: str) -> str:
     """Return the name that the seeds of a model share."""
-    return label.partition("#")[0]
+    return re.sub(r"#\w+$", "", label)
 
 
 def seeds(cells: Sequence[Cell]) -> tuple[Seeds, ...]:

@@ -103,7 +103,7 @@ class ServedDrafts(Simulated):
 
 
 class Tuning(Search, Report):
-    """``tuning.json``: the search for the most tokens per step."""
+    """``tuning.json``: the search for the fewest steps."""
 
     source: str
     split: str

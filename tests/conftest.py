@@ -32,14 +32,6 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_CACHE_HOME"] = folder.name
 
 
-@pytest.fixture(scope="session", autouse=True)
-def short_timing() -> None:
-    """Time each size of forward three times: a bench does so for two seconds per model."""
-    from tasc.models import cost
-
-    cost._MOST_TURNS = cost._LEAST_TURNS
-
-
 @pytest.fixture
 def heard() -> Iterator[None]:
     """SIGINT interrupts, also where the tests were started in the background, which ignores it."""

@@ -13,11 +13,9 @@ def spread(names: str, *axes: Iterable[object], every: int) -> pytest.MarkDecora
     meets the values of the others in turn, and all of them if one of the axes has ``every`` values.
     A value that is a tuple is several parameters.
     """
-    cases = [
-        pytest.param(
-            *(part for _, v in case for part in (v if isinstance(v, tuple) else (v,))),
-            marks=[pytest.mark.slow] if sum(index for index, _ in case) % every else [],
-        )
-        for case in itertools.product(*map(enumerate, axes))
-    ]
+    cases = []
+    for case in itertools.product(*map(enumerate, axes)):
+        values = [part for _, v in case for part in (v if isinstance(v, tuple) else (v,))]
+        slow = sum(index for index, _ in case) % every
+        cases.append(pytest.param(*values, marks=[pytest.mark.slow] if slow else []))
     return pytest.mark.parametrize(names, cases)

@@ -50,7 +50,7 @@ def copies(count: int) -> list[Row]:
 
 
 def test_verdict_grid_tuning_and_bench_speak_of_one_number(capsys, tmp_path, base):
-    task = write_task(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
+    task = write_task(tmp_path / "task", train=intents(60), validation=intents(12, seed=1))
     run = ("--tokenizer", base)
     plain = done(capsys, "analyze", task, *run, "--output", tmp_path / "plain")
     out = printed(capsys, "analyze", task, *run, "--grid", "--output", tmp_path / "grid")

@@ -25,14 +25,11 @@ from tests.pico import ARCHITECTURES, TEXTS, build_model
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
 
 
-# Two in the quick tier: what is particular to an architecture is below the library's calls.
-ALL = [
-    pytest.param(a, marks=pytest.mark.slow if 0 < i < 3 else [])
-    for i, a in enumerate(ARCHITECTURES)
-]
+SLOW = [pytest.param(architecture, marks=pytest.mark.slow) for architecture in ARCHITECTURES[2:]]
 
 
-@pytest.fixture(scope="module", params=ALL)
+# What is particular to an architecture is below the library's calls.
+@pytest.fixture(scope="module", params=[*ARCHITECTURES[:2], *SLOW])
 def model(request):
     return build_model(request.param)
 

@@ -1,6 +1,6 @@
 """The specification of the project: every method × architecture gives autoregressive output."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -77,45 +77,36 @@ HITS = {"tasc-spec", "corpus", "suffix", "ngrammys", "tli", "union", "standard",
         "fr-spec", "microspec", "mix"}  # fmt: skip
 
 
-def written_by(architecture, folder, new_tokens=NEW_TOKENS, **options):
-    """Return a model, prompts, transformers' own greedy outputs, and a head that learnt them."""
+def written_by(architecture, folder, make=Target, new_tokens=NEW_TOKENS, **options):
+    """Return a target, prompts, transformers' own greedy outputs, and a head that learnt them."""
     model = build_model(architecture, **options)
     outputs = [continued(model, prompt, new_tokens) for prompt in PROMPTS]
-    return model, PROMPTS, outputs, save_taught(model, PROMPTS, outputs, folder)
+    head = save_taught(model, PROMPTS, outputs, folder)
+    return make(model), PROMPTS, outputs, head
 
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """From an architecture to a target, prompts, what transformers makes of them, a draft head."""
-
-    @cache
-    def case(architecture):
-        model, *rest = written_by(architecture, tmp_path_factory.mktemp("head"))
-        return Target(model), *rest
-
-    return case
+    """From an architecture to what is written by it."""
+    return cache(lambda name: written_by(name, tmp_path_factory.mktemp("head")))
 
 
 @pytest.fixture(scope="module")
 def any_case(tmp_path_factory):
     """As ``case``, of more architectures."""
-
-    @cache
-    def case(architecture):
-        folder = tmp_path_factory.mktemp("head")
-        model, prompts, outputs, head = written_by(architecture, folder, FEW_TOKENS, tied=False)
-        assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
-        return target_for(model, graphs="off"), prompts, outputs, head
-
-    return case
+    few = {"make": partial(target_for, graphs="off"), "new_tokens": FEW_TOKENS, "tied": False}
+    return cache(lambda name: written_by(name, tmp_path_factory.mktemp("head"), **few))
 
 
 @pytest.fixture(scope="module", params=DTYPES, ids=str)
 def int8_case(request, tmp_path_factory):
-    """A case of a model whose weights have 8 bits."""
-    model, *rest = written_by("llama", tmp_path_factory.mktemp("head"), tied=False)
-    pack(model.to(request.param), int8=True)
-    return Target(model), *rest
+    """What is written by a model whose weights have 8 bits."""
+
+    def packed(model):
+        pack(model.to(request.param), int8=True)
+        return Target(model)
+
+    return written_by("llama", tmp_path_factory.mktemp("head"), packed, tied=False)
 
 
 def test_every_setting_here_is_of_a_method_that_there_is():
@@ -182,6 +173,7 @@ def test_every_architecture_keeps_its_output_alone_and_in_batches(
     any_case, architecture, text, sampling, size, tokenizer
 ):
     target, prompts, outputs, head = any_case(architecture)
+    assert len(np.unique(np.concatenate(outputs))) > 20, "outputs repeat a few tokens"
     times = 1 if size == 1 else 2  # there are four
     prompts, outputs = prompts * times, outputs * times
     if sampling:

@@ -4,7 +4,7 @@ The samples are the same, so differences between samples cancel out. Differences
 program do not: a speed must be worse by the tolerance, too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -73,22 +73,27 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
         changes += _steps(both, confidence)
     if not notes:
         changes += _speeds(both, new.settings.turn, options.tolerance, confidence)
-    if JUDGE in {*old.settings.metrics} & {*new.settings.metrics} - {*metrics}:
-        judges = f"judge is {new.settings.judge}, was {old.settings.judge}"
-        notes += (f"{judges}: its scores are not compared",)
-    if any(change.interval is None and change.p_value is None for change in changes):
-        speeds = (FEWEST - 1) * new.settings.turn + 1
-        needed = f"intervals need {FEWEST} samples, and of speeds {speeds:,}"
-        notes += (f"{needed}, not {len(new.samples):,}: figures without one are not tested",)
     return ResultsComparison(
         old=options.old,
         new=options.new,
         samples=len(new.samples),
         confidence=confidence,
         tolerance=options.tolerance,
-        notes=notes,
+        notes=(*notes, *_untested(old, new, metrics, changes)),
         changes=tuple(changes),
     )
+
+
+def _untested(
+    old: BenchResults, new: BenchResults, metrics: Sequence[str], changes: Sequence[Change]
+) -> Iterator[str]:
+    """Yield what both benches have, and is not compared or not tested."""
+    if JUDGE in {*old.settings.metrics} & {*new.settings.metrics} - {*metrics}:
+        yield f"judge is {new.settings.judge}, was {old.settings.judge}: scores are not compared"
+    if any(change.interval is None and change.p_value is None for change in changes):
+        speeds = (FEWEST - 1) * new.settings.turn + 1
+        needed = f"intervals need {FEWEST} samples, and of speeds {speeds:,}"
+        yield f"{needed}, not {len(new.samples):,}: figures without one are not tested"
 
 
 def read_results(path: str) -> BenchResults:

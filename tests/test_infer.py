@@ -23,7 +23,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, min_size=1, max_size=12), JSON)
-@settings(max_examples=40, deadline=None)  # each schema is compiled in a process of its own
+@settings(deadline=None)  # each schema is compiled in a process of its own
 def test_every_output_satisfies_the_schema_that_is_inferred_from_it(values, other):
     schema = schema_of(values)
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -146,14 +146,13 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
 def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
     if options.choices is None:
         return options.constraint
-    if corpus is None and not Path(options.choices).is_file():
-        raise InputError(
-            f"choices {options.choices!r} is no file: give one, or add --data if it is a column"
-        )
-    if corpus is None:
-        labels = read_choices(Path(options.choices))
-    else:
+    file = Path(options.choices)
+    if corpus is not None:
         labels = find_choices(options.choices, corpus.source, corpus.split)
+    elif file.is_file():
+        labels = read_choices(file)
+    else:
+        raise InputError(f"choices {str(file)!r} is no file: give one, or add --data for a column")
     return Constraint.of_strings(labels, f"choices {options.choices}")
 
 

@@ -64,7 +64,7 @@ rules = st.builds(
 
 
 @given(pairs(), rules)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_psi_is_the_sum_over_all_that_settles_a_token(case, rule):
     pair, _ = case
     session, node = session_of(pair)
@@ -192,7 +192,7 @@ def single(drafter):
 
 
 @given(pairs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_tli_and_union_preserve_the_target_and_tli_accepts_more(case):
     pair, p = case
     alphas = []
@@ -211,7 +211,7 @@ def test_tli_and_union_preserve_the_target_and_tli_accepts_more(case):
 
 
 @given(pairs(), st.sampled_from([{}, {"floor": 0.0}, {"floor": 0.05}, {"lookahead": 1}]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_slrs_preserves_the_target_and_accepts_more_than_slem(case, given_options):
     pair, p = case
     options = SlrsOptions(**{"floor": 0.0} | given_options)

@@ -37,7 +37,7 @@ def close(distribution, expected):
     st.floats(0, 1),
     st.sampled_from([0.0, 0.5, 1.0]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_distribution_equals_the_slow_definition(
     texts, prompt, output, n_max, p_min, counts, lam, gain
 ):

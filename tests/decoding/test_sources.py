@@ -69,7 +69,7 @@ steps = st.lists(st.tuples(guesses() | st.just(NOTHING), text), min_size=1, max_
 
 @given(texts, texts, text, steps, said)
 @example([[0]], [[1]], [0, 1, 2, 3, 0, 1, 2, 0], [(NOTHING, [0, 1, 2, 0, 0, 1])], [])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_distribution_and_weights_equal_the_slow_definition(known, outputs, prompt, steps, heard):
     check_sources(known, outputs, prompt, steps, heard)
 

@@ -1,6 +1,5 @@
 """Exports: a folder appears whole or not at all, and engines load what is in it."""
 
-import ast
 import json
 import re
 import shlex
@@ -74,16 +73,14 @@ def test_an_export_is_one_folder_with_its_own_readme(capsys, tmp_path, base, tas
 def test_the_readme_asks_as_the_task_does(tmp_path, base, task, engine, template, shown):
     """A prompt without the newline of the template is another prompt to the model."""
     exported(base, engine, tmp_path, source={"path": str(task), "template": template})
-    assert shown in (tmp_path / "README.md").read_text()
+    assert re.search(rf"(['\"]){re.escape(shown)}\1", (tmp_path / "README.md").read_text())
 
 
 @pytest.mark.parametrize("engine", ["llama-cpp", "transformers"], indirect=True)
 def test_the_readme_has_any_character_of_a_prompt(tmp_path, base, task, engine):
     template = "\N{GRINNING FACE} 'a' \\ {input}"
     exported(base, engine, tmp_path, source={"path": str(task), "template": template})
-    code = re.search(r"```python\n(.*?)\n```", (tmp_path / "README.md").read_text(), re.DOTALL)[1]
-    strings = [n.value for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Constant)]
-    assert template.format(input="your input") in strings
+    assert repr(template.format(input="your input")) in (tmp_path / "README.md").read_text()
 
 
 def test_a_name_cannot_end_the_block_that_it_is_in():

@@ -4,13 +4,10 @@ import logging
 import os
 import shutil
 import stat
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tasc.decoding.drafters.ngram.index import FILE, build_index, save_index
 from tasc.decoding.drafters.ngram.options import Counts
@@ -224,32 +221,6 @@ def test_a_state_that_cannot_be_used_is_told_in_one_line(folder, tokenizer, how)
     assert "\n" not in str(caught.value)
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.lists(st.lists(st.integers(0, 319), min_size=1, max_size=9), max_size=9))
-def test_any_outputs_come_back(tokenizer, tmp_path_factory, outputs):
-    file = tmp_path_factory.getbasetemp() / "any-state"
-    write_state(file, {"": [np.array(o, np.int32) for o in outputs], "a/b": []}, tokenizer)
-    found = read_state(file, tokenizer)
-    assert [o.tolist() for o in found[""]] == outputs
-    assert found["a/b"] == []
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 999), st.integers(0, 255), st.booleans())
-def test_a_damaged_state_is_refused_or_has_tokens_of_the_vocabulary(
-    tokenizer, tmp_path_factory, where, value, lengthen
-):
-    file = tmp_path_factory.getbasetemp() / "damaged-state"
-    outputs = [np.array(o, np.int32) for o in ([5, 6, 7], [8])]
-    write_state(file, {"": outputs}, tokenizer)
-    content = bytearray(file.read_bytes())
-    content[where % len(content)] = value
-    file.write_bytes(content + b"\0" * lengthen)
-    with suppress(InputError):
-        found = read_state(file, tokenizer)
-        assert all(0 <= token < 320 for some in found.values() for o in some for token in o)
-
-
 def test_requests_draft_from_the_index_that_stands_there_when_they_begin(folder):
     made = watching(folder)
     assert asked(made, [5, 6, 20])[:2] == [21, 22]
@@ -288,15 +259,6 @@ def test_a_tag_that_cannot_be_read_changes_nothing(folder, caplog):
     assert not made.tasks.poll()
     assert "is not UTF-8" in caplog.text
     assert made.tasks.tags == before
-
-
-def test_a_state_has_tokens_of_the_vocabulary_alone(folder, tokenizer, tmp_path):
-    known, padding = (
-        np.array([5, 0], np.int32),
-        np.array([5, len(tokenizer.vocabulary())], np.int32),
-    )
-    write_state(tmp_path / "state", {"": [padding, known]}, tokenizer)
-    assert [o.tolist() for o in read_state(tmp_path / "state", tokenizer)[""]] == [[5, 0]]
 
 
 def test_files_are_looked_at_once_a_second(folder):

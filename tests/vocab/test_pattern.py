@@ -37,7 +37,7 @@ def cuts(base: BasePattern, text: str) -> set[int]:
 
 
 @pytest.mark.parametrize("name", BASES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_ngrams_never_cut_where_the_base_pattern_does_not(name, data):
     base = BASES[name]

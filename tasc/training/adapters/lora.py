@@ -48,8 +48,9 @@ def attach(
     Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
     not a layer, and for a model that PEFT cannot adapt.
     """
-    # Gemma 3n clamps weights in training, even packed ones; its config accepts only a number.
-    vars(model.config.get_text_config()).update(altup_coef_clip=None)
+    settings = vars(model.config.get_text_config())
+    if "altup_coef_clip" in settings:  # Gemma 3n would clamp weights in training, even packed ones
+        settings["altup_coef_clip"] = None  # the config itself accepts only a number
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,

@@ -168,7 +168,7 @@ def plan_epoch(
 
 
 def collate(examples: Examples, indices: np.ndarray) -> Batch:
-    """Pad some examples with id 0 to one length, at most that of the longest example of all."""
+    """Pad some examples with id 0 to one length: a multiple of 8, or the longest of all."""
     longest = int(examples.lengths[indices].max())
     length = min(-(-longest // _MULTIPLE) * _MULTIPLE, int(examples.lengths.max()))
     ids = np.zeros((len(indices), length), dtype=np.int64)

@@ -64,7 +64,7 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
     # Drafts that depend on other outputs differ from batch to batch.
     methods = [
         f"--method={name}"
-        for name in ("ar", "tasc-spec:logits=false,budget=12", "tasc-spec:budget=12")
+        for name in ("ar", "tasc-spec:adapt=false,budget=12", "tasc-spec:budget=12")
     ]
     options = ("bench", massive, "--model", plain, "--limit", 6, "--max-new-tokens", 12, *methods)
     sampled = ("--temperature", 0.9, "--top-k", 20, "--top-p", 0.95, "--seed", 5)

@@ -1,6 +1,7 @@
 """Two toy vocabularies over a, b and c, a draft model that is a table, and all it can draw."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,8 @@ def toy_pair(
     if lost is not None:
         table[..., lost] = -torch.inf
     sizes = (len(a.strings), size)
-    return Pair(a, b, a.end, [b.end], sizes, lambda: TableSpeaker(table), sampling)
+    speaker: Any = partial(TableSpeaker, table)
+    return Pair(a, b, a.end, [b.end], sizes, speaker, sampling)
 
 
 def draws(

@@ -50,8 +50,7 @@ def expected_acceptance(
             p = sampling.distribution(logits[len(prompt) - 1 + position]).double().cpu().numpy()
             session.observe(output[seen:position])
             seen = position
-            node = session.root()
-            if node is not None:
+            if (node := session.root()) is not None:
                 alphas.append(_at(session, node, p))
         progress("expected acceptance", i + 1, len(texts))
     names = ("union", "tli", "slem", "slrs")

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,31 +11,12 @@ from tasc.models.target import Target
 _ROOM = 64  # spare positions at first; the cache grows on demand
 
 
-class DraftModel(Protocol):
-    """A draft model on one sequence. A node is a text: the followed one plus drafted tokens."""
-
-    def follow(self, ids: Sequence[int]) -> int:
-        """Make ``ids`` (not empty) the text and return its node. Older nodes become invalid."""
-
-    def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
-        """Return the nodes of texts with one more token; evaluate new ones in one forward."""
-
-    def known(self, parent: int, token: int) -> int | None:
-        """Return the node of a text with one more token, or None if it needs a forward."""
-
-    def row(self, node: int) -> torch.Tensor:
-        """Return the logits (V_D,) after a node's text."""
-
-    @property
-    def evaluated(self) -> int:
-        """Texts evaluated since ``follow``."""
-
-
 class NeuralDraftModel:
-    """A causal language model; its cache contains the text, then one slot per node.
+    """A causal language model on one sequence; its cache has the text, then one slot per node.
 
-    A node is identified by its slot. Text that is already in the cache, including accepted drafts,
-    is not evaluated again. ``model`` must belong to this sequence alone.
+    A node is a text: the followed one plus drafted tokens. It is identified by its slot. Text that
+    is already in the cache, including accepted drafts, is not evaluated again. ``model`` must
+    belong to this sequence alone.
     """
 
     def __init__(self, model: Target) -> None:
@@ -54,9 +34,11 @@ class NeuralDraftModel:
 
     @property
     def evaluated(self) -> int:
+        """Texts evaluated since ``follow``."""
         return len(self.tokens)
 
     def follow(self, ids: Sequence[int]) -> int:
+        """Make ``ids`` (not empty) the text and return its node. Older nodes become invalid."""
         most = self.model.max_positions
         if most and len(ids) - self.skipped > most * 3 // 4:
             self.skipped = len(ids) - most // 2
@@ -101,13 +83,14 @@ class NeuralDraftModel:
         return row
 
     def known(self, parent: int, token: int) -> int | None:
+        """Return the node of a text with one more token, or None if it needs a forward."""
         return self.children.get((parent, token))
 
     @torch.inference_mode()
     def extend(self, parents: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        """Return the nodes of texts with one more token; evaluate new ones in one forward."""
         wanted = list(zip(parents, tokens, strict=True))
-        new = [key for key in dict.fromkeys(wanted) if key not in self.children]
-        if new:
+        if new := [key for key in dict.fromkeys(wanted) if key not in self.children]:
             self._evaluate(new)
         return [self.children[key] for key in wanted]
 
@@ -137,6 +120,7 @@ class NeuralDraftModel:
         return mask[None, None].to(self.model.device)
 
     def row(self, node: int) -> torch.Tensor:
+        """Return the logits (V_D,) after a node's text."""
         at = node - len(self.committed)
         if at >= 0:
             return self.rows[at]

@@ -22,25 +22,20 @@ class NgramModel:
     def __init__(self, texts: Sequence[np.ndarray], size: int, n: int, end: int) -> None:
         """Count n-grams up to ``n`` over ``size`` tokens in texts (T_i,), each ended by ``end``."""
         self.size, self.n = size, n
-        flat = np.concatenate([np.append(t, end) for t in texts] or [np.array([end])])
-        flat = flat.astype(np.int64)
+        ended = [np.append(t, end) for t in texts] or [np.array([end])]
+        flat = np.concatenate(ended, dtype=np.int64)
         start = np.cumsum([0, *(len(t) + 1 for t in texts)])[:-1]
         # levels[k]: sorted keys (number of the first k tokens) · size + (next token), and counts.
         self.levels: list[tuple[np.ndarray, np.ndarray]] = []
         number = np.zeros(len(flat), np.int64)  # of the k tokens before each position
         inside = np.ones(len(flat), bool)  # whether those tokens belong to the same text
-        for k in range(n):
-            keys = number * size + flat
-            known, numbers, counts = np.unique(
-                keys[inside], return_inverse=True, return_counts=True
-            )
+        for _ in range(n):
+            keys = (number * size + flat)[inside]
+            known, number[inside], counts = np.unique(keys, return_inverse=True, return_counts=True)
             self.levels.append((known, counts))
-            if k + 1 < n:
-                grown = np.zeros(len(flat), np.int64)
-                grown[inside] = numbers
-                number = np.append(0, grown[:-1])
-                inside = np.append(False, inside[:-1])
-                inside[start] = False
+            number = np.append(0, number[:-1])  # read only inside, where it was set
+            inside = np.append(False, inside[:-1])
+            inside[start] = False
         self.rows: dict[tuple[int, ...], torch.Tensor] = {}
 
     def row(self, context: tuple[int, ...]) -> torch.Tensor:

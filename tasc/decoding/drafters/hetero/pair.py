@@ -8,10 +8,13 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.drafters.hetero.neural import DraftModel
+from tasc.decoding.drafters.hetero.neural import NeuralDraftModel
+from tasc.decoding.drafters.hetero.ngram import NgramDraftModel
 from tasc.decoding.verify.reference import pick
 from tasc.tokenizer.alignment import Aligned, Encoding, split_incomplete
 from tasc.vocab.strings import Strings, TokenResolver
+
+DraftModel = NeuralDraftModel | NgramDraftModel  # with the same methods
 
 
 @dataclass(eq=False)
@@ -61,8 +64,7 @@ class Pair:
     def same_ids(self) -> np.ndarray:
         """``to_target`` for a pair with one vocabulary."""
         ids = np.arange(self.sizes[1], dtype=np.int64)
-        ids[self.sizes[0] :] = -1
-        return ids
+        return np.where(ids < self.sizes[0], ids, -1)
 
     @cached_property
     def resolver(self) -> TokenResolver:

@@ -8,10 +8,10 @@ import numpy as np
 from tasc.decoding.core.protocols import Factory
 from tasc.decoding.core.resources import DraftSource, Resources
 from tasc.decoding.drafters.heads.draft_vocab.frequent import corpus_counts, pruned, token_counts
-from tasc.decoding.drafters.hetero.neural import DraftModel, NeuralDraftModel
+from tasc.decoding.drafters.hetero.neural import NeuralDraftModel
 from tasc.decoding.drafters.hetero.ngram import NgramDraftModel, NgramModel
 from tasc.decoding.drafters.hetero.options import HeteroOptions, SlrsOptions
-from tasc.decoding.drafters.hetero.pair import Pair
+from tasc.decoding.drafters.hetero.pair import DraftModel, Pair
 from tasc.decoding.drafters.hetero.slem import Slem
 from tasc.decoding.drafters.hetero.slrs import Slrs
 from tasc.decoding.drafters.hetero.token_level import TokenLevel

@@ -130,10 +130,14 @@ class Grammar:
 
     def accepts(self, tokens: Sequence[int]) -> bool:
         """Return whether ``tokens``, with or without an end token, are a complete output."""
-        masks = Masks(self)
-        body = tokens[:-1] if len(tokens) and tokens[-1] in self.ends else tokens
-        masks.extend(list(body))
-        return len(masks.tokens) == len(body) and bool(masks.matcher.is_accepting())
+        matcher, body = self.matcher(), self.before_end(tokens)
+        if len(body) < len(tokens) - 1 or matcher.try_consume_tokens(body) < len(body):
+            return False
+        return bool(matcher.is_accepting())
+
+    def before_end(self, tokens: Sequence[int]) -> list[int]:
+        ends = self.ends
+        return list(tokens[: next((i for i, t in enumerate(tokens) if t in ends), len(tokens))])
 
 
 class Masks:
@@ -141,7 +145,6 @@ class Masks:
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar, self.matcher = grammar, grammar.matcher()
-        self.tokens: list[int] = []
 
     @property
     def complete(self) -> bool:
@@ -150,12 +153,11 @@ class Masks:
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append the committed tokens of a step, up to an end token."""
-        body = self._before_end(tokens)
-        self.tokens += body[: self.matcher.try_consume_tokens(body)]
+        self.matcher.try_consume_tokens(self.grammar.before_end(tokens))
 
     def allows(self, tokens: Sequence[int]) -> bool:
         """Return whether ``tokens`` may come next, up to an end token."""
-        body = self._before_end(tokens)
+        body = self.grammar.before_end(tokens)
         if self.grammar.valid(self.matcher, body) < len(body):
             return False
         with self._after(body):
@@ -165,7 +167,7 @@ class Masks:
         """Return the row (V,) float32 after the output and the tokens of ``path``."""
         import torch
 
-        body = self._before_end(path)
+        body = self.grammar.before_end(path)
         if len(body) < len(path):  # after the end, nothing counts
             return row
         with self._after(body):
@@ -175,10 +177,6 @@ class Masks:
         kept = allowed[:most].to(row.device)
         scores[:most] = torch.where(kept, row[:most].float(), float("-inf"))
         return scores
-
-    def _before_end(self, tokens: Sequence[int]) -> list[int]:
-        ends = self.grammar.ends
-        return list(tokens[: next((i for i, t in enumerate(tokens) if t in ends), len(tokens))])
 
     @contextmanager
     def _after(self, tokens: list[int]) -> Iterator[None]:
@@ -191,13 +189,12 @@ class Masks:
 
 def _written(constraint: Constraint, *, spaced: bool) -> str:
     """Return llguidance's description of a grammar, ``spaced`` if a space may come first."""
-    from llguidance import LLMatcher
-
     start = _OPTIONS + "start: " + '" "? ' * spaced + "@main"
     if constraint.kind == "schema":
         main = {"json_schema": json.loads(constraint.text)}
     elif constraint.kind == "regex":
-        main = json.loads(LLMatcher.grammar_from_regex(constraint.text))["grammars"][0]
+        written = _llguidance().LLMatcher.grammar_from_regex(constraint.text)
+        main = json.loads(written)["grammars"][0]
     else:
         main = {"lark_grammar": constraint.text}
     return json.dumps({"grammars": [{"lark_grammar": start}, main | {"name": "main"}]})
@@ -227,9 +224,8 @@ def _llguidance() -> Any:  # noqa: ANN401 - a module
 
 def _compiled(constraint: Constraint, engine: Any, *, spaced: bool) -> Any:  # noqa: ANN401
     """Return an LLMatcher. First compile in a process that can be ended. Raises InputError."""
-    from llguidance import LLMatcher
-
-    make = partial(LLMatcher, engine, _written(constraint, spaced=spaced), log_level=0)
+    matcher = _llguidance().LLMatcher
+    make = partial(matcher, engine, _written(constraint, spaced=spaced), log_level=0)
     if problem := _problem(make):
         reason = " ".join(problem.split())
         raise InputError(f"{constraint.name} cannot be used ({reason:.300}): correct it")

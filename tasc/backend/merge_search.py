@@ -14,7 +14,6 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
     then to the smaller ids. An n-gram with the text of a base token is skipped; one with the text
     of a new token becomes that token. Raises InputError for an invalid request.
     """
-    lengths = np.fromiter(map(len, request.vocabulary), np.int64, len(request.vocabulary))
     boundaries = request.boundaries
     with refusals():
         found = _native.merge_search(
@@ -22,7 +21,7 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
             offsets=np.ascontiguousarray(request.offsets),
             weights=np.ascontiguousarray(request.weights),
             strings=np.frombuffer(b"".join(request.vocabulary), np.uint8),
-            string_ends=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            string_ends=np.cumsum([0, *map(len, request.vocabulary)], dtype=np.int64),
             special=np.array(sorted(request.special), np.int32),
             boundaries=np.ascontiguousarray(() if boundaries is None else boundaries, np.uint8),
             budget=request.budget,

@@ -5,6 +5,7 @@ Heterogeneous Vocabularies", section 3.2. Positions refer to the text before nor
 tokenizers that drop spaces or letter case work, too.
 """
 
+from bisect import bisect_right
 from codecs import getincrementaldecoder
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
@@ -128,10 +129,8 @@ class Aligned:
         here = len(self.text) - start
         if not here:
             return ids
-        for i in range(len(ends) - 1, -1, -1):
-            if ends[i] <= here:
-                return ids[i + 1 :] if ends[i] == here else None
-        return None
+        after = bisect_right(ends, here)
+        return ids[after:] if after and ends[after - 1] == here else None
 
 
 def longest_stretch(

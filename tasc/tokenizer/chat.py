@@ -47,7 +47,7 @@ class ChatTemplate:
             self._writer = PreTrainedTokenizerFast(
                 tokenizer_object=tokenizer.tokenizer,
                 chat_template=source,
-                **_special_tokens(tokenizer),
+                **tokenizer.named_tokens(_CONFIG),
             )
         self._forked = Forked(self._render, _SECONDS, _MEMORY)
         question, answer = ({"role": r, "content": _PROBE} for r in ("user", "assistant"))
@@ -108,15 +108,6 @@ def source_of(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
         return text_of(tokenizer.files[_FILE], f"{tokenizer.path}: {_FILE}")
     stated = (tokenizer.config(name).get("chat_template") for name in (_OLD, _CONFIG))
     return next((text for text in stated if isinstance(text, str | list)), None)
-
-
-def _special_tokens(tokenizer: LoadedTokenizer) -> dict[str, str]:
-    found = {}
-    for key, entry in tokenizer.config(_CONFIG).items():
-        content = entry.get("content") if isinstance(entry, dict) else entry
-        if key.endswith("_token") and isinstance(content, str):
-            found[key] = content
-    return found
 
 
 def _first_special(tokenizer: LoadedTokenizer, tail: str) -> tuple[str | None, str]:

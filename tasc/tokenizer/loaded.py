@@ -44,8 +44,7 @@ class Encoded:
     @classmethod
     def of(cls, parts: Sequence[np.ndarray]) -> "Encoded":
         """Concatenate the ids (T_i,) int32 of each text."""
-        offsets = np.zeros(len(parts) + 1, np.int64)
-        np.cumsum([len(part) for part in parts], dtype=np.int64, out=offsets[1:])
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         tokens = np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
         return cls(tokens, offsets)
 
@@ -155,11 +154,17 @@ class LoadedTokenizer:
         return token_strings(self.tokenizer)
 
     def _configured_ends(self) -> Iterator[str]:
-        for name in CONFIGS:
-            entry = self.config(name).get("eos_token")
+        named = (self.named_tokens(name) for name in CONFIGS)
+        return (tokens["eos_token"] for tokens in named if "eos_token" in tokens)
+
+    def named_tokens(self, name: str) -> dict[str, str]:
+        """Return the special tokens in a companion file by their keys, such as eos_token."""
+        found = {}
+        for key, entry in self.config(name).items():
             content = entry.get("content") if isinstance(entry, dict) else entry
-            if isinstance(content, str):
-                yield content
+            if key.endswith("_token") and isinstance(content, str):
+                found[key] = content
+        return found
 
     def config(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a companion file, empty if there is none."""

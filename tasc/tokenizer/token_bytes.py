@@ -30,8 +30,7 @@ def byte_alphabet() -> dict[str, int]:
 
 def spell_bytes(string: bytes) -> str:
     """Return ``string`` in the byte-level alphabet."""
-    letters = _letters()
-    return "".join([letters[byte] for byte in string])
+    return string.decode("latin-1").translate(_letters())
 
 
 def literal(text: str) -> str:
@@ -71,9 +70,8 @@ def special_tokens(tokenizer: Tokenizer) -> frozenset[int]:
 
 
 @cache
-def _letters() -> list[str]:
-    table = {byte: letter for letter, byte in byte_alphabet().items()}
-    return [table[byte] for byte in range(256)]
+def _letters() -> dict[int, str]:
+    return {byte: letter for letter, byte in byte_alphabet().items()}
 
 
 def _speller(tokenizer: Tokenizer) -> Callable[[str], bytes]:
@@ -101,8 +99,7 @@ def _from_wordpiece(text: str, mark: str) -> bytes:
 
 
 def _from_pieces(text: str, suffix: str, fallback: bool) -> bytes:
-    found = BYTE_PIECE.fullmatch(text) if fallback else None
-    if found:
+    if fallback and (found := BYTE_PIECE.fullmatch(text)):
         return bytes([int(found[1], 16)])
     if suffix and text.endswith(suffix):
         text = text[: -len(suffix)] + " "

@@ -181,20 +181,17 @@ class Draft:
 
 def chain(
     tokens: np.ndarray,
-    q: "torch.Tensor | LazyProposal | None" = None,
+    q: "torch.Tensor | ProposalProbs | LazyProposal | None" = None,
     probabilities: np.ndarray | None = None,
 ) -> Draft:
     """Return the draft in which each of ``tokens`` (n,) int32 continues the one before it.
 
-    ``q``: the distributions they were drawn from, as rows (n, V) float32 or lazily, with one more
-    if the last drawn string is no token. ``probabilities`` as in Draft.
+    ``q``: the distributions they were drawn from, as in Draft or as rows (n, V) float32, with one
+    more if the last drawn string is no token. ``probabilities`` as in Draft.
     """
     n = len(tokens)
-    if q is None or isinstance(q, LazyProposal):
-        drawn_from: ProposalProbs | LazyProposal | None = q
-    else:
+    if q is not None and not isinstance(q, ProposalProbs | LazyProposal):
         of = np.arange(n + 1, dtype=np.int32)
         of[len(q) :] = -1
-        drawn_from = ProposalProbs(q, of)
-    parents = np.arange(-1, n - 1, dtype=np.int32)
-    return Draft(tokens, parents, drawn_from, probabilities=probabilities)
+        q = ProposalProbs(q, of)
+    return Draft(tokens, np.arange(-1, n - 1, dtype=np.int32), q, probabilities=probabilities)

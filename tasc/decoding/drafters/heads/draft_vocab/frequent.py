@@ -72,10 +72,6 @@ class Frequent(Unchanging):
         counts = token_counts(resources, lm_head.out_features)
         return cls(lm_head, most_frequent(counts, min(size, len(counts))))
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.rows(hidden)
-        return logits
-
 
 def pruned(model: PreTrainedModel, counts: np.ndarray, size: int) -> PreTrainedModel:
     """Return ``model`` with an LM head over its ``size`` most frequent tokens.

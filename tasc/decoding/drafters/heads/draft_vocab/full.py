@@ -55,7 +55,13 @@ class DraftVocabulary(Protocol):
 
 
 class Unchanging:
-    """A vocabulary that does not change during a sequence."""
+    """A vocabulary that does not change during a sequence: the ``rows`` of a linear layer."""
+
+    rows: nn.Linear | PackedLinear
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.rows(hidden)
+        return logits
 
     def start(self, prompt: Tensor, hidden: Tensor) -> None: ...
 
@@ -70,8 +76,4 @@ class Full(Unchanging):
     ids: Tensor | None = None
 
     def __init__(self, lm_head: nn.Linear | PackedLinear) -> None:
-        self.lm_head = lm_head
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        rows: Tensor = self.lm_head(hidden)
-        return rows
+        self.rows = lm_head

@@ -68,7 +68,7 @@ class MicroSpec:
     def __init__(
         self,
         lm_head: nn.Linear,
-        options: WindowOptions | None = None,
+        options: WindowOptions,
         ranking: nn.Linear | None = None,
         frequent: Frequent | None = None,
     ) -> None:
@@ -77,8 +77,7 @@ class MicroSpec:
         ``ranking`` replaces it to find candidates in the prompt, see ``quick``. The tokens of
         ``frequent`` are columns before the window's, which never contains them.
         """
-        self.options = options or WindowOptions()
-        self.lm_head, self.ranking = lm_head, ranking or lm_head
+        self.options, self.lm_head, self.ranking = options, lm_head, ranking or lm_head
         self._weight = lm_head.weight.detach()
         self._frequent = frequent
         if frequent is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
 
 from tasc import _native
 from tasc.errors import UnavailableError
@@ -26,8 +26,6 @@ _STATELESS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 def register() -> str:
     """Register the attention with transformers; return its name."""
-    from transformers import AttentionInterface
-
     AttentionInterface.register(NAME, attend)
     return NAME
 

@@ -152,8 +152,7 @@ class CostModel:
         known = self.is_known(tokens)
         known[0] = True
         seconds = self.at(tokens)
-        least: Seconds = np.maximum.accumulate(np.where(known, seconds, seconds / DOUBT))
-        return least
+        return np.maximum.accumulate(np.where(known, seconds, seconds / DOUBT))
 
     def is_known(self, tokens: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return whether forwards over about ``tokens`` tokens (...) were recorded recently."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 Forward = Callable[..., Any]
 Attribute = tuple[nn.Module, str]  # a module and the name of an attribute
@@ -140,17 +139,17 @@ class Finder:
         self.outputs: dict[nn.Module, tuple[Any, Any]] = {}  # inputs and outputs of modules
         self.found: dict[int, nn.Module] = {}
         self.before = _tensor_attributes(model)
-        self.hooks: list[RemovableHandle] = []
+        self.hooks = ExitStack()
 
     def __enter__(self) -> "Finder":
         for module in self.model.modules():
-            self.hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
-            self.hooks.append(module.register_forward_hook(self._leave))
+            enter = module.register_forward_pre_hook(self._enter, with_kwargs=True)
+            self.hooks.enter_context(enter)
+            self.hooks.enter_context(module.register_forward_hook(self._leave))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for hook in self.hooks:
-            hook.remove()
+        self.hooks.close()
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.running.append((module, args[0] if args else kwargs.get("hidden_states")))

@@ -199,7 +199,7 @@ class _LinearCache(cache_utils.Cache):  # type: ignore[misc]
 class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
     """Convolution windows and recurrent states of one layer, as transformers' models use them."""
 
-    def __init__(self, states: int = 1) -> None:
+    def __init__(self, states: int) -> None:
         super().__init__(number_of_states=states)
         self.record_past = True  # windows grow until ``keep`` cuts them
         self.on_update: Callable[[], None] | None = None
@@ -237,6 +237,6 @@ class StateLayer(cache_utils.LinearAttentionLayer):  # type: ignore[misc]
 class _BothLayer(StateLayer, KVLayer):
     """A layer with a state beside keys and values, such as Falcon-H1's."""
 
-    def __init__(self, kv_cache: KVCache, index: int, states: int = 1) -> None:
+    def __init__(self, kv_cache: KVCache, index: int, states: int) -> None:
         KVLayer.__init__(self, kv_cache, index)
         StateLayer.__init__(self, states)

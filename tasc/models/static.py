@@ -27,7 +27,6 @@ QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees 
 KEYS = 256  # cached positions in the smallest bucket; each bucket is twice the previous one
 
 Graphs = Literal["auto", "off"]
-Forward = Callable[[Cache, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def target_for(
@@ -92,7 +91,7 @@ class StaticTarget(Target):
         """
         super().__init__(model)
         self.graphs, self.compiled = graphs, compiled
-        self.run: Forward = self.forward
+        self.run: Callable[..., torch.Tensor] = self.forward
         if compiled:
             # Each bucket is a shape, and torch stops compiling after eight by default.
             torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)

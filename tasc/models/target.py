@@ -166,7 +166,6 @@ class Target:
         if (shared := self._shared_by(prompts)) is None:
             return 0
         self.kv_cache.open(len(prompts), shared.blocks)
-        self.kv_cache.fill([self.shared] * len(prompts))
         return self.shared
 
     def _shared_by(self, prompts: Sequence[np.ndarray]) -> Prefix | None:

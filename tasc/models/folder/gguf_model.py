@@ -95,8 +95,6 @@ def library() -> Any:  # noqa: ANN401
 
 
 class _Model:
-    """The model in a GGUF file."""
-
     def __init__(self, header: GgufHeader) -> None:
         self.header = header
         self.kind = header.get("general.architecture", str)

@@ -16,16 +16,14 @@ def check_tokens(tokenizer: LoadedTokenizer, rows: int, new: Collection[int] = (
     """
     strings = tokenizer.vocabulary()
     size = len(strings)
-    unknown = [i for i in range(rows, size) if strings[i] and i not in new]
-    if unknown:
+    if unknown := [i for i in range(rows, size) if strings[i] and i not in new]:
         extra = f", and token {unknown[0]} is not among the {len(new)} new ones" if new else ""
         raise InputError(
             f"tokenizer {tokenizer.path} has {size} tokens, but the model has {rows} embedding "
             f"rows{extra}: use the model's own tokenizer, and add new tokens with tasc finetune "
             "--augmented"
         )
-    beyond = [i for i in new if i >= size]
-    if beyond:
+    if beyond := [i for i in new if i >= size]:
         raise InputError(
             f"tokenizer {tokenizer.path} has {size} tokens and no id {beyond[0]}: create the new "
             "tokens for this tokenizer with tasc augment"

@@ -31,7 +31,6 @@ class CountHistogram:
 
     @property
     def distinct(self) -> int:
-        """Number of distinct n-grams."""
         return int(self.times.sum())
 
 

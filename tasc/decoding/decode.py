@@ -124,7 +124,6 @@ class _Sequence:
         self.drafter.start(request.prompt)
 
     def draft(self, max_nodes: int) -> None:
-        """Draft the nodes that the step scores."""
         draft = self._propose(max_nodes) if self.tokens or self.drafts_first else Draft()
         self.drafted = draft.best_chain() if self.target.chains_only else draft
 

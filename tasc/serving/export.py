@@ -115,6 +115,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     Raises InputError if the model, index or head does not exist, they do not fit together, or the
     engine cannot load them.
     """
+    from tasc.models.folder import head_files
     from tasc.models.load import check_model
 
     label, name = resolve_model(options.model)
@@ -131,8 +132,6 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         outputs = tokenizer.encode(corpus.outputs).split()
         index = build_index(outputs, tokenizer.eos_id, Counts())
     if options.head:
-        from tasc.models.folder import head_files
-
         head = head_files.find(Path(options.head))
         values, _ = head_files.read(head)
         head_files.check(head, values, model.hidden_size, model.vocab_size)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tasc.serving.parts import Format
 
-Drafts = frozenset[str]  # of "index" and "draft head"
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -19,7 +17,7 @@ class Entry:
     # Command that installs it, with {tasc} for tasc's own requirement; else an instruction.
     install: str
     limits: str  # in one line
-    drafts: Drafts  # sources of drafts that it supports
+    drafts: frozenset[str]  # that it supports, of "index" and "draft head"
     path: str  # MODULE:CLASS of its format below ``exports``, imported on use
     install_on_cpu: str = ""  # for machines without a GPU, if different
 

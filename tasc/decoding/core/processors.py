@@ -35,7 +35,6 @@ class Processors:
         self.length = len(prompt)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Append the committed tokens of a step."""
         self._write(tokens)
         self.length += len(tokens)
         if self.masks is not None:

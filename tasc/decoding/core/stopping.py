@@ -5,8 +5,6 @@ from typing import Protocol
 
 from tasc.errors import InputError
 
-Decode = Callable[[list[int]], str]
-
 _SLACK = 4  # characters by which the decoding of a window's first token may differ
 
 
@@ -27,7 +25,7 @@ class StopStrings:
     ``decode`` turns ids into text. A string may span tokens and lie anywhere in them.
     """
 
-    def __init__(self, strings: Sequence[str], decode: Decode) -> None:
+    def __init__(self, strings: Sequence[str], decode: Callable[[list[int]], str]) -> None:
         """Raise InputError for no strings, or an empty one."""
         if isinstance(strings, str) or not strings or not all(strings):
             raise InputError(f"stop strings must be a list of non-empty texts, got {strings!r}")

@@ -13,7 +13,6 @@ its time. All three are measured while decoding.
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,9 +68,9 @@ def _other(resources: Resources, options: MixOptions) -> Factory:
 class CostlyDraftPolicy:
     """Whether the other drafter pays at present; sequences share it, and all their steps count."""
 
-    def __init__(self, *, always: bool = False, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, *, always: bool = False) -> None:
         """Begin without measurements; with ``always``, the other drafter drafts at every step."""
-        self.always, self.clock = always, clock or time.perf_counter
+        self.always, self.clock = always, time.perf_counter
         self.acceptance = Acceptance(), Acceptance()  # of trees without and with the other drafter
         self.gains, self.drafts = np.zeros(BINS), np.zeros(BINS)  # decayed, by expected tokens
         self.seconds = Typical()  # of one draft

@@ -180,6 +180,5 @@ class ChainProposer:
         read = list(zip(requests, committed, strict=True))
         accepted = sum(len(new) - 1 for request, new in read if request.drafted)
         self.policy.record(len(read), sum(request.drafted for request in requests), accepted)
-        hits = [request.probed[0] == new[0] for request, new in read if request.probed]
-        if hits:
+        if hits := [request.probed[0] == new[0] for request, new in read if request.probed]:
             self.policy.record_probe(len(hits), sum(hits))

@@ -123,8 +123,7 @@ class Tasks:
             _log.info("task %s: requests with %r in the first %d tokens", name, tag, WINDOW)
         else:
             factory = self.make(self.plain)
-        old = memory_of(self.factories[name]) if name in self.factories else None
-        if old is not None:
+        if name in self.factories and (old := memory_of(self.factories[name])):
             teach(factory, old.outputs)
         self.factories[name] = factory
 

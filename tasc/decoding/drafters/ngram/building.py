@@ -243,7 +243,6 @@ def make_index(
 
 
 def _batches(stream: Stream, template: ChatTemplate | None) -> Iterator[list[str]]:
-    """Yield the outputs of a split in batches to encode."""
     batch: list[str] = []
     size = samples = dropped = 0
     for rows in stream.rows():

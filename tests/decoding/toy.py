@@ -1,7 +1,6 @@
 """Two toy vocabularies over a, b and c, a draft model that is a table, and all it can draw."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,9 +82,8 @@ def toy_pair(
     table = torch.from_numpy(logits.astype(np.float32))
     if lost is not None:
         table[..., lost] = -torch.inf
-    sizes = (len(a.strings), size)
-    speaker: Any = partial(TableSpeaker, table)
-    return Pair(a, b, a.end, [b.end], sizes, speaker, sampling)
+    kind: Any = TableSpeaker
+    return Pair(a, b, a.end, [b.end], (len(a.strings), size), lambda: kind(table), sampling)
 
 
 def draws(

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tasc.decoding.drafters import parse
 from tests.chain.conftest import ROWS
-from tests.cli import done, tasc
+from tests.cli import done, printed, refused
 
 
 def test_bench_measures_every_cell_and_every_method_is_lossless(
@@ -74,13 +75,8 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
         capsys, *options, *sampled, "--batch-size", 4, "--output", tmp_path / "sampled-batch"
     )
     greedy = done(capsys, *options, "--output", tmp_path / "greedy")
-    assert first["settings"]["sampling"] == {
-        "temperature": 0.9,
-        "top_k": 20,
-        "top_p": 0.95,
-        "seed": 5,
-        "verify": "sampled",
-    }
+    expected = {"temperature": 0.9, "top_k": 20, "top_p": 0.95, "seed": 5, "verify": "sampled"}
+    assert first["settings"]["sampling"] == expected
     for name, own in (("tokens", 3), ("accepted", 2), ("quality", 3)):
         cells = [[c[name] for c in r["cells"][:own]] for r in (first, again, other)]
         assert cells[0] == cells[1] == cells[2], name
@@ -94,13 +90,11 @@ def test_sampled_outputs_depend_on_the_seed_alone(capsys, massive, plain, tmp_pa
     assert first["comparisons"][0]["speedup"] == pytest.approx(speed)
     page = (tmp_path / "sampled" / "report.html").read_text()
     assert "at temperature 0.9 with the same random numbers for every method" in page
-    code, out, err = tasc(capsys, *options, *sampled, "--force", "--output", tmp_path / "sampled")
-    assert code == 0, err
+    out = printed(capsys, *options, *sampled, "--force", "--output", tmp_path / "sampled")
     assert out.count("6/6") == 2  # the first method has no other to be equal to
     for option in (("--top-k", 5), ("--verify", "multi-branch")):
-        code, _, err = tasc(capsys, *options, *option, "--output", tmp_path / "sampled-x")
-        assert code == 2
-        assert "sampling: set temperature" in err
+        error = refused(capsys, *options, *option, "--output", tmp_path / "sampled-x")
+        assert "sampling: set temperature" in error
 
 
 def test_a_sampled_bench_verifies_as_it_is_asked(capsys, massive, plain, tmp_path):
@@ -138,11 +132,8 @@ def test_a_bench_with_an_adaptive_budget_is_lossless_alone_and_batched(
 
 
 def test_a_saved_index_stands_for_the_corpus_in_a_bench(capsys, massive, plain, tmp_path):
-    made = done(
-        capsys,
-        *("index", massive, "--tokenizer", plain / "model"),
-        *("--output", tmp_path / "index"),
-    )
+    index = ("index", massive, "--tokenizer", plain / "model")
+    made = done(capsys, *index, "--output", tmp_path / "index")
     assert made["outputs"] == ROWS
     assert 0 < made["bytes_per_token"] <= 16
     command = ("bench", massive, "--model", plain, "--index", f"mine={tmp_path / 'index'}")
@@ -155,42 +146,26 @@ def test_a_saved_index_stands_for_the_corpus_in_a_bench(capsys, massive, plain, 
     assert result["cells"][1]["lossless"]["identical"] == 6
     path = tmp_path / "index" / "index.tasc"
     path.write_bytes(path.read_bytes()[:-3])
-    code, out, err = tasc(capsys, *command, "--limit", 2, "--output", tmp_path / "bench-broken")
-    assert code == 2
-    assert out == ""
-    assert len(err.strip().splitlines()) == 1
-    assert "index.tasc" in err
+    broken = ("--limit", 2, "--output", tmp_path / "bench-broken")
+    assert "index.tasc" in refused(capsys, *command, *broken)
     assert not (tmp_path / "bench-broken").exists()
 
 
 def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
     capsys, massive, plain, tmp_path
 ):
-    result = done(
-        capsys,
-        *("tune", massive, "--tokenizer", plain / "model", "--limit", 20),
-        *("--output", tmp_path / "tuned"),
-    )
+    tune = ("tune", massive, "--tokenizer", plain / "model", "--limit", 20)
+    result = done(capsys, *tune, "--output", tmp_path / "tuned")
     best = result["best"]
     assert best["steps_per_output"] <= result["default"]["steps_per_output"]
     assert min(best["tokens_per_step"], result["default"]["tokens_per_step"]) > 1
     assert result["split"] == "validation"
-    from tasc.decoding.drafters import parse
-
     assert parse(best["method"]).budget == 12
     assert best["steps_per_output"] == min(t["steps_per_output"] for t in result["trials"])
 
 
 def test_bench_refuses_an_adapter_without_a_plain_model(capsys, massive, base, tmp_path):
-    done(
-        capsys,
-        *("finetune", massive, "--model", base, "--epochs", 0.2, "--limit", 64),
-        *("--output", tmp_path / "adapter-only"),
-    )
-    code, _, err = tasc(
-        capsys,
-        *("bench", massive, "--model", tmp_path / "adapter-only", "--limit", 2),
-        *("--output", tmp_path / "bench-2"),
-    )
-    assert code == 2
-    assert "--merge" in err
+    adapter, short = tmp_path / "adapter-only", ("--epochs", 0.2, "--limit", 64)
+    done(capsys, "finetune", massive, "--model", base, *short, "--output", adapter)
+    bench = ("bench", massive, "--model", adapter, "--limit", 2)
+    assert "--merge" in refused(capsys, *bench, "--output", tmp_path / "bench-2")

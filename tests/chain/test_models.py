@@ -58,11 +58,6 @@ def test_finetune_with_new_tokens_writes_adapter_and_plain_model(plain, tasc_ft)
 
 
 def test_what_finetune_wrote_is_a_tokenizer_to_augment(capsys, massive, plain, tmp_path):
-    made = done(
-        capsys,
-        *("augment", massive, "--tokenizer", plain, "--budget", 5, "--limit", LIMIT),
-        *("--output", tmp_path / "out"),
-    )
-    assert (
-        made["train"]["tokens_per_output"]["reached"] < made["train"]["tokens_per_output"]["before"]
-    )
+    augment = ("augment", massive, "--tokenizer", plain, "--budget", 5, "--limit", LIMIT)
+    tokens = done(capsys, *augment, "--output", tmp_path / "out")["train"]["tokens_per_output"]
+    assert tokens["reached"] < tokens["before"]

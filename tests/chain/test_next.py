@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.cli import tasc
+from tests.cli import printed, tasc
 from tests.data.files import jsonl, write
 from tests.pico import make_base, make_tokenizer
 
@@ -60,66 +60,45 @@ def test_each_command_names_the_next_until_there_is_a_report(capsys, tmp_path, t
 def test_a_trimmed_model_is_compared_with_its_base(capsys, tmp_path, task):
     base = make_base(tmp_path / "base")
     named = ("--input-column", "say", "--trim", "--rows", "300", "--output", "trimmed")
-    code, out, err = tasc(
-        capsys, "augment", task, "--tokenizer", str(base), "--trim", "--rows", "300", *named
-    )
-    assert code == 0, err
+    out = printed(capsys, "augment", task, "--tokenizer", base, *named)
     assert re.search(r"Kept (2\d\d|300) of 320 tokens, \d+ of which", out)
     ran = following(out)
     assert ran[:6] == ["bench", task, "--model", str(base), "--model", "trimmed"]
     short = ("--limit", "2", "--max-new-tokens", "4", "--warmup", "0", "--method", "ar")
-    code, out, err = tasc(capsys, *ran, *short)
-    assert code == 0, err
+    printed(capsys, *ran, *short)
 
 
 def test_a_trimmed_tokenizer_with_new_tokens_is_trained(capsys, tmp_path, task):
     base = make_base(tmp_path / "base")
     named = ("--input-column", "say", "--output")
-    augment = (
-        "augment",
-        task,
-        "--tokenizer",
-        str(base),
-        "--trim",
-        "--new-tokens",
-        "3",
-        "--rows",
-        "300",
-    )
-    code, _, err = tasc(capsys, *augment, *named, "tokens")
-    assert code == 0, err
+    trim = ("--trim", "--new-tokens", "3", "--rows", "300")
+    printed(capsys, "augment", task, "--tokenizer", base, *trim, *named, "tokens")
     short = ("--epochs", "1", "--quantize", "none", "--limit", "8", "--augmented", "tokens")
-    code, _, err = tasc(capsys, "finetune", task, "--model", str(base), *short, *named, "tuned")
-    assert code == 0, err
+    printed(capsys, "finetune", task, "--model", base, *short, *named, "tuned")
     rows = json.loads((tmp_path / "tuned/model/config.json").read_text())["vocab_size"]
     held = json.loads((tmp_path / "tokens/merges.json").read_text())
     assert rows == len(held["kept"]) + len(held["merges"])
     assert len(held["kept"]) <= 300
     bench = ("bench", task, "--model", "tuned", "--method", "ar", "--method", "tasc-spec")
     few = ("--limit", "2", "--max-new-tokens", "4", "--warmup", "0")
-    code, out, err = tasc(capsys, *bench, *few, *named, "bench")
-    assert code == 0, err
-    assert "2 of 2" in out
+    assert "2 of 2" in printed(capsys, *bench, *few, *named, "bench")
 
 
 def test_data_without_a_test_split_go_on_with_a_recipe(capsys, tmp_path, task):
     write(tmp_path / "one.jsonl", jsonl([{"input": r["say"], "output": r["output"]} for r in ROWS]))
     tokenizer = make_tokenizer(tmp_path / "tokenizer")
-    code, out, _ = tasc(capsys, "analyze", "one.jsonl", "--tokenizer", tokenizer)
-    assert code == 0
+    out = printed(capsys, "analyze", "one.jsonl", "--tokenizer", tokenizer)
     assert following(out) == ["init", "one.jsonl", "--model", "MODEL"]
 
 
 def test_words_alone_go_on_with_a_tokenizer_and_too_little_data_with_nothing(
     capsys, tmp_path, task
 ):
-    code, out, _ = tasc(capsys, "analyze", task, "--input-column", "say")
-    assert code == 0
+    out = printed(capsys, "analyze", task, "--input-column", "say")
     assert following(out)[:4] == ["analyze", task, "--tokenizer", "MODEL"]
     write(tmp_path / "two.jsonl", jsonl([{"input": "a", "output": "b c d"}] * 2))
     few = ("analyze", "two.jsonl", "--tokenizer", make_tokenizer(tmp_path / "tokenizer"))
-    code, out, _ = tasc(capsys, *few, "--output", "few")
-    assert code == 0
+    out = printed(capsys, *few, "--output", "few")
     assert "Next: " not in out
     assert "too few" in out
     assert "<td>too few outputs</td>" in (tmp_path / "few/analysis.html").read_text()
@@ -128,8 +107,7 @@ def test_words_alone_go_on_with_a_tokenizer_and_too_little_data_with_nothing(
 def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path, task):
     base = make_base(tmp_path / "base")
     run = ("analyze", task, "--tokenizer", base, "--input-column", "say", "--output", "a")
-    code, out, _ = tasc(capsys, *run)
-    assert code == 0
+    out = printed(capsys, *run)
     found = json.loads((tmp_path / "a/analysis.json").read_text())
     size = found["recommended_size"]["budget"]
     assert size > 0
@@ -145,9 +123,7 @@ def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path,
 
 def test_inputs_without_entropy_show_no_change_of_it(capsys, tmp_path):
     rows = [{"input": "say", "output": f"set the alarm {i} to {i + 1}"} for i in range(20)]
-    file = tmp_path / "same.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, out, _ = tasc(capsys, "analyze", file, "--output", tmp_path / "a")
-    assert code == 0
+    file = write(tmp_path / "same.jsonl", jsonl(rows))
+    out = printed(capsys, "analyze", file, "--output", tmp_path / "a")
     assert re.search(r"^ *change +-( |$)", out, re.MULTILINE)
     assert "from inputs to outputs: -." in (tmp_path / "a/analysis.html").read_text()

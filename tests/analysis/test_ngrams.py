@@ -7,17 +7,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tasc.analysis.scan import scan
-from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
 from tasc.errors import InputError
+from tests.analysis.conftest import make_corpus
 
 SAMPLES = st.lists(st.lists(st.sampled_from(["a", "b", "A", "é"]), max_size=8), max_size=6)
 
 
 def word_stats(samples, n_max):
-    examples = tuple(Example("", " ".join(words), "") for words in samples)
-    return scan(Corpus(Source("made"), "train", examples, ""), n_max=n_max).output.words
+    return scan(make_corpus(("", " ".join(words)) for words in samples), n_max=n_max).output.words
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,7 +9,7 @@ from tasc.analysis.report import analyze
 from tasc.benchmark.pages.analysis import render
 from tasc.report.charts import chart
 from tasc.vocab.search.predict import predict_budgets
-from tests.analysis.conftest import results_of
+from tests.analysis.conftest import make_corpus, results_of
 from tests.options import AnalyzeOptions
 
 
@@ -28,7 +28,7 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize("with_tokens", [True, False])
-def test_the_page_is_self_contained_and_escapes_user_text(make_corpus, tokenizer, with_tokens):
+def test_the_page_is_self_contained_and_escapes_user_text(tokenizer, with_tokens):
     rows = [(f"<script>alert({n})</script>", f"<b2>intent {n % 5}</b2> & more") for n in range(40)]
     options = AnalyzeOptions(new_tokens=(0, 10))
     found = analyze(make_corpus(rows), tokenizer if with_tokens else None, options)

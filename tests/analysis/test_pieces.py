@@ -2,7 +2,7 @@
 
 import copy
 import gzip
-import json
+from codecs import BOM_UTF8
 from unittest.mock import patch
 
 import pytest
@@ -16,6 +16,7 @@ from tasc.data.source import Source
 from tasc.data.stream import open_stream, pieces
 from tasc.errors import InputError, IntegrityError
 from tests.analysis.conftest import assert_same
+from tests.data.files import jsonl
 
 ROWS = [
     {"input": f"wecke mich um {n % 7} Uhr", "output": f"intent {n % 5}: é {n % 11} größe"}
@@ -31,24 +32,20 @@ CHATS = [
 LISTS = [{"input": ["a b", "c"] * (n % 3), "output": ["x", f"y{n % 4}"]} for n in range(40)]
 
 
-def lines(rows) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
 def write(folder, kind):
     """Write a split of some kind; return its source."""
     if kind == "csv":
         table = [f'"{row["input"]}\n,",{row["output"]}' for row in ROWS]
         (folder / "train.csv").write_text("\n".join(["input,output", *table]))
     elif kind == "gz":
-        (folder / "train.jsonl.gz").write_bytes(gzip.compress(lines(ROWS).encode()))
+        (folder / "train.jsonl.gz").write_bytes(gzip.compress(jsonl(ROWS)))
     elif kind == "files":
         for i in range(3):
             name = f"train-0000{i}-of-00003.jsonl"
-            (folder / name).write_text("\ufeff" + lines(ROWS[100 * i : 100 * (i + 1)]))
+            (folder / name).write_bytes(BOM_UTF8 + jsonl(ROWS[100 * i : 100 * (i + 1)]))
     else:
         rows = {"few": FEW, "chats": CHATS, "lists": LISTS, "lines": ROWS, "limit": ROWS}[kind]
-        (folder / "train.jsonl").write_text(lines(rows))
+        (folder / "train.jsonl").write_bytes(jsonl(rows))
     return Source(str(folder))
 
 
@@ -84,8 +81,8 @@ def test_merged_pieces_are_the_whole_and_can_be_sent(tmp_path, tokenizer, monkey
     st.booleans(),
 )
 def test_every_line_is_in_one_piece_wherever_it_is_cut(tmp_path, texts, size, ended):
-    text = lines({"input": text, "output": f"{text}."} for text in texts)
-    (tmp_path / "train.jsonl").write_text(text if ended else text[:-1])
+    whole = jsonl({"input": text, "output": f"{text}."} for text in texts)
+    (tmp_path / "train.jsonl").write_bytes(whole if ended else whole[:-1])
     stream = open_stream(Source(str(tmp_path)), "train")
     with patch.object(tasc.data.stream, "PIECE", size):
         found = [rows for piece in pieces(stream) for rows in piece.rows()]
@@ -97,7 +94,7 @@ def test_every_line_is_in_one_piece_wherever_it_is_cut(tmp_path, texts, size, en
 
 def test_what_is_wrong_in_a_piece_is_named_by_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr(tasc.data.stream, "PIECE", 2000)
-    (tmp_path / "train.jsonl").write_text(lines(ROWS) + '{"input": \n')
+    (tmp_path / "train.jsonl").write_bytes(jsonl(ROWS) + b'{"input": \n')
     *_, last = pieces(open_stream(Source(str(tmp_path)), "train"))
     with pytest.raises(InputError, match=r"train\.jsonl:301: invalid JSON"):
         list(last.rows())

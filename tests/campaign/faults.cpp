@@ -63,12 +63,17 @@ bool below(int fd) {
   return path[0] == '/' && below(path);
 }
 
-// Counts one call that adds `more` bytes; true where it has to fail.
-bool strike(int64_t more) {
+// Counts one call, which may be the end of the process.
+void count() {
   if (++calls == kill_at) {
     kill(getpid(), SIGKILL);
     pause();
   }
+}
+
+// Counts one call that adds `more` bytes; true where it has to fail.
+bool strike(int64_t more) {
+  count();
   if (room < 0) {
     bytes += more;
     return false;
@@ -79,7 +84,7 @@ bool strike(int64_t more) {
 }
 
 // The same for what names a path: one outside of the arena is remembered.
-bool changes(const char* path, int64_t more = 0) {
+bool hit(const char* path, int64_t more) {
   if (!armed || !path) return false;
   if (below(path)) return strike(more);
   if (!device(path)) strncpy(astray, path, sizeof astray - 1);
@@ -89,7 +94,6 @@ bool changes(const char* path, int64_t more = 0) {
 bool writes(int flags) { return (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) != 0; }
 
 bool hit(int fd, int64_t more) { return armed && below(fd) && strike(more); }
-bool hit(const char* path, int64_t more) { return changes(path, more); }
 
 // A folder's entry takes room, too: so that a full disk, at 0 bytes, refuses new files.
 constexpr int64_t ENTRY = 1;
@@ -112,37 +116,25 @@ int64_t faults_calls() { return calls; }
 int64_t faults_bytes() { return bytes; }
 const char* faults_astray() { return astray; }
 
-#define OPEN(name)                                                                   \
-  int name(const char* path, int flags, ...) {                                       \
-    va_list rest;                                                                    \
-    va_start(rest, flags);                                                           \
-    const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, mode_t) : 0;  \
-    va_end(rest);                                                                    \
-    if (writes(flags) && changes(path, flags & O_CREAT ? ENTRY : 0)) return -1;        \
-    static const auto next = real(#name, (int (*)(const char*, int, ...))nullptr);   \
-    return next(path, flags, mode);                                                  \
+#define OPEN(name, parameters, arguments)                                           \
+  int name parameters {                                                             \
+    va_list rest;                                                                   \
+    va_start(rest, flags);                                                          \
+    const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, mode_t) : 0; \
+    va_end(rest);                                                                   \
+    if (writes(flags) && hit(path, flags & O_CREAT ? ENTRY : 0)) return -1;         \
+    static const auto next = real(#name, (int (*) parameters)nullptr);              \
+    return next arguments;                                                          \
   }
-OPEN(open)
-OPEN(open64)
+OPEN(open, (const char* path, int flags, ...), (path, flags, mode))
+OPEN(open64, (const char* path, int flags, ...), (path, flags, mode))
+OPEN(openat, (int folder, const char* path, int flags, ...), (folder, path, flags, mode))
+OPEN(openat64, (int folder, const char* path, int flags, ...), (folder, path, flags, mode))
 #undef OPEN
-
-#define OPENAT(name)                                                                     \
-  int name(int folder, const char* path, int flags, ...) {                               \
-    va_list rest;                                                                        \
-    va_start(rest, flags);                                                               \
-    const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) ? va_arg(rest, mode_t) : 0;      \
-    va_end(rest);                                                                        \
-    if (writes(flags) && changes(path, flags & O_CREAT ? ENTRY : 0)) return -1;            \
-    static const auto next = real(#name, (int (*)(int, const char*, int, ...))nullptr);  \
-    return next(folder, path, flags, mode);                                              \
-  }
-OPENAT(openat)
-OPENAT(openat64)
-#undef OPENAT
 
 #define FOPEN(name)                                                                    \
   FILE* name(const char* path, const char* mode) {                                     \
-    if (strpbrk(mode, "wa+") && changes(path, ENTRY)) return nullptr;                    \
+    if (strpbrk(mode, "wa+") && hit(path, ENTRY)) return nullptr;                    \
     static const auto next = real(#name, (FILE * (*)(const char*, const char*))nullptr); \
     return next(path, mode);                                                           \
   }
@@ -185,10 +177,7 @@ ssize_t writev(int fd, const iovec* parts, int n) {
 // What removes is counted, and may be the end of the process; a full disk still lets go.
 #define REMOVE(name, parameters, arguments, where)                  \
   int name parameters {                                             \
-    if (armed && below(where) && ++calls == kill_at) {              \
-      kill(getpid(), SIGKILL);                                      \
-      pause();                                                      \
-    }                                                               \
+    if (armed && below(where)) count();                             \
     static const auto next = real(#name, (int (*) parameters)nullptr); \
     return next arguments;                                          \
   }
@@ -198,10 +187,7 @@ REMOVE(rmdir, (const char* path), (path), path)
 // shutil.rmtree removes by an open folder and a name below it.
 int unlinkat(int folder, const char* path, int flags) {
   const bool here = armed && (folder == AT_FDCWD || path[0] == '/' ? below(path) : below(folder));
-  if (here && ++calls == kill_at) {
-    kill(getpid(), SIGKILL);
-    pause();
-  }
+  if (here) count();
   static const auto next = real("unlinkat", (int (*)(int, const char*, int))nullptr);
   return next(folder, path, flags);
 }

@@ -4,33 +4,21 @@ import importlib
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.campaign import faults, oracles, servers, verdict
 from tests.campaign.commands import Undisturbed
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
 
-HOSTILE = (
-    *("data", "exports", "files", "models", "options", "recipes", "templates", "tokenizers"),
-)
+HOSTILE = ("data", "exports", "files", "models", "options", "recipes", "templates", "tokenizers")
 DISTURBED = {"killed": 3, "starved": 3, "together": 1, "stopped": 3}  # two runs or more in a case
 # Parts of a campaign's runs.
 PARTS = {**dict.fromkeys(HOSTILE, 4), **DISTURBED, "load": 2, "judge": 1, "lossless": 1}
 Case = Callable[[Random, Path], tuple[str, list[str]]]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One case: what was run, and what was wrong with how it went."""
-
-    kind: str
-    seed: int
-    command: str
-    problems: list[str]
 
 
 def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
@@ -45,14 +33,14 @@ def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
     return found
 
 
-def play(kind: str, seed: int, case: Case, sandbox: Path, keep: Path) -> Outcome:
-    """Run one case; the sandbox of one that fails is kept."""
+def play(kind: str, seed: int, case: Case, sandbox: Path, keep: Path) -> dict[str, Any]:
+    """Run one case, and say what was wrong with it; the sandbox of one that fails is kept."""
     command, problems = case(Random(f"{kind}:{seed}"), sandbox)
     if problems:
         kept = keep / f"{kind}-{seed}"
         shutil.copytree(sandbox, kept, symlinks=True, dirs_exist_ok=True, ignore=_special)
     shutil.rmtree(sandbox, ignore_errors=True)
-    return Outcome(kind, seed, command, problems)
+    return {"kind": kind, "seed": seed, "command": command, "problems": problems}
 
 
 def _special(folder: str, names: list[str]) -> set[str]:

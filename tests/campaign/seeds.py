@@ -25,12 +25,6 @@ class Seeds:
     head: Path
     recipe: Path  # base, analyze, augment, finetune, bench on ``folder``
 
-    @classmethod
-    def at(cls, home: Path) -> "Seeds":
-        """Return where ``make(home)`` puts them."""
-        names = {"task": "task.jsonl", "folder": "splits", "recipe": "recipe.yaml"}
-        return cls(**{f.name: home / names.get(f.name, f.name) for f in fields(cls)})
-
 
 def rows(start: int = 0) -> list[dict[str, str]]:
     """Return ROWS samples: prompts, and outputs that share n-grams."""
@@ -41,7 +35,8 @@ def rows(start: int = 0) -> list[dict[str, str]]:
 
 def make(home: Path) -> Seeds:
     """Make all of them below ``home``, by the command line itself."""
-    seeds = Seeds.at(home)
+    names = {"task": "task.jsonl", "folder": "splits", "recipe": "recipe.yaml"}
+    seeds = Seeds(**{f.name: home / names.get(f.name, f.name) for f in fields(Seeds)})
     write(seeds.task, rows())
     make_base(seeds.base)
     for i, split in enumerate(("train", "validation", "test")):

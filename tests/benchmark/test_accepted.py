@@ -44,12 +44,8 @@ def test_spans_end_where_another_source_begins():
     told = made("abcdefg", [4, 1])
     told.sources = np.array([4, 0, 0, 2, 4, 1, 3], np.uint8)
     spans = accepted_spans(told, decode, "draft head")
-    assert list(spans) == [
-        (1, 3, "corpus"),
-        (3, 4, "prompt"),
-        (4, 5, "draft head"),
-        (6, 7, "logits"),
-    ]
+    expected = [(1, 3, "corpus"), (3, 4, "prompt"), (4, 5, "draft head"), (6, 7, "logits")]
+    assert list(spans) == expected
 
 
 def test_a_checkpoint_holds_generations_with_their_sources(tmp_path):

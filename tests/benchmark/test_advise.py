@@ -16,15 +16,10 @@ from tasc.benchmark.results.search import Search, Setting
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer
 from tests.benchmark.tasks import Row, intents, write_task
 from tests.cli import done, printed
 from tests.options import AnalyzeOptions
-
-
-@pytest.fixture(scope="module")
-def tokenizer(base: Path) -> LoadedTokenizer:
-    return load_tokenizer(str(base))
 
 
 def analysed(task: Path, tokenizer: LoadedTokenizer) -> Analysis:

@@ -17,7 +17,7 @@ from transformers import (
     RobertaTokenizer,
 )
 
-from tasc.benchmark.metrics import check_metrics, find, score
+from tasc.benchmark.metrics import find, score
 from tasc.benchmark.metrics.bert import BertScore
 from tasc.benchmark.options import BenchOptions
 from tasc.errors import InputError
@@ -117,12 +117,6 @@ def test_code_that_comes_with_a_model_is_refused(model, file):
     (model / file).write_text(json.dumps(held | {"auto_map": {"AutoModel": "mine.Model"}}))
     with pytest.raises(InputError, match="contains code, which tasc does not run"):
         find(f"bert_score:model={model}").ready()
-
-
-def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkeypatch):
-    monkeypatch.setattr("tasc.benchmark.metrics.metric.find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"needs bert-score, .* pip install 'tasc-lm\[metrics\]'"):
-        check_metrics(["bert_score:model=x"])
 
 
 def test_a_text_longer_than_the_model_reads_is_cut_where_its_tokenizer_says_so(model):

@@ -1,6 +1,3 @@
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,6 +7,7 @@ from tasc.benchmark.matrix import Loaded, prepare, run
 from tasc.decoding.drafters import Resources, parse
 from tasc.models.packed import pack
 from tasc.models.target import Target
+from tests.benchmark.tasks import split_of
 from tests.decoding.outputs import generate
 from tests.models.test_packed import needs_packing
 from tests.options import BenchOptions
@@ -23,15 +21,11 @@ def prompts() -> list[np.ndarray]:
     return [rng.integers(1, 320, n).astype(np.int32) for n in (3, 8, 17, 30, 31, 32)]
 
 
-def theirs(model) -> list[np.ndarray]:
-    return [continued(model, prompt, NEW_TOKENS) for prompt in prompts()]
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_outputs_differ_from_transformers_at_near_ties_of_bfloat16_only(architecture, dtype):
     model = build_model(architecture).to(dtype)
-    expected = theirs(model)
+    expected = [continued(model, prompt, NEW_TOKENS) for prompt in prompts()]
     target, method = Target(model), parse("tasc-spec:p_min=1")
     factory = method.prepare(Resources(expected, 0))
     found = [
@@ -75,7 +69,7 @@ def test_packed_logits_are_compared_bit_by_bit(dtype, int8, limits, tokenizer, m
     model = build_model().to(dtype)
     pack(model, int8=int8)
     loaded = Loaded("m", Target(model), tokenizer, (0,))
-    split: Any = SimpleNamespace(prompts=TEXTS[:4], outputs=["x"] * 4, examples=[None] * 4)
+    split = split_of(TEXTS[:4])
     options = BenchOptions(
         methods=("ar", "tasc-spec:budget=6", "suffix:width=1"), max_new_tokens=12, **limits
     )

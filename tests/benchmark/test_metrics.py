@@ -126,13 +126,18 @@ def test_an_unknown_metric_is_refused_with_the_known_ones():
         check_metrics(["bleu"])
 
 
-def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(monkeypatch):
+@pytest.mark.parametrize(
+    ("metric", "package"), [("rouge_l", "rouge-score"), ("bert_score:model=x", "bert-score")]
+)
+def test_a_package_that_is_not_installed_is_one_line_that_names_the_extra(
+    monkeypatch, metric, package
+):
     monkeypatch.setitem(sys.modules, "rouge_score", None)
     monkeypatch.setattr("tasc.benchmark.metrics.metric.find_spec", lambda _: None)
     with pytest.raises(InputError) as caught:
-        check_metrics(["rouge_l"])
+        check_metrics([metric])
     assert str(caught.value) == (
-        "metric 'rouge_l' needs rouge-score, which is not installed: "
+        f"metric '{metric}' needs {package}, which is not installed: "
         "install it with pip install 'tasc-lm[metrics]'"
     )
 

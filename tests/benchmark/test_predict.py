@@ -96,16 +96,22 @@ def sequence(*points):
     return [EntropyPoint(budget=m, h2=h2, runtime=runtime) for m, h2, runtime in points]
 
 
-def test_perfect_prediction_is_minus_one_and_always_the_right_direction():
-    found = predict.agreement("ar", sequence((500, 6, 2), (0, 4, 9), (250, 5, 5)))
-    assert found.tau == pytest.approx(-1)
-    assert (found.directional_rate, found.rises) == (1, 2)
+AGREEMENTS = {
+    "a perfect prediction": ([(500, 6, 2), (0, 4, 9), (250, 5, 5)], -1, 1, 2),
+    "one wrong pair of six": ([(0, 1, 40), (1, 2, 30), (2, 3, 10), (3, 4, 20)], -2 / 3, 2 / 3, 3),
+    "a step where the entropy falls": ([(0, 2, 9), (1, 1, 8), (2, 3, 7)], -1 / 3, 1, 1),
+    "no step where it rises": ([(0, 2, 9), (1, 1, 8)], 1, None, 0),
+    "equal values": ([(0, 1, 5), (1, 2, 5)], None, 0, 1),
+}
 
 
-def test_one_wrong_pair_of_six_gives_tau_of_minus_two_thirds():
-    found = predict.agreement("ar", sequence((0, 1, 40), (1, 2, 30), (2, 3, 10), (3, 4, 20)))
-    assert found.tau == pytest.approx(-2 / 3)
-    assert found.directional_rate == pytest.approx(2 / 3)
+@pytest.mark.parametrize(("points", "tau", "rate", "rises"), AGREEMENTS.values(), ids=AGREEMENTS)
+def test_agreement_is_a_rank_correlation_and_the_share_of_rises_in_the_right_direction(
+    points, tau, rate, rises
+):
+    found = predict.agreement("ar", sequence(*points))
+    assert (found.tau, found.directional_rate) == pytest.approx((tau, rate))
+    assert found.rises == rises
 
 
 def test_a_page_shows_no_rank_correlation_of_fewer_than_four_points():
@@ -117,15 +123,3 @@ def test_a_page_shows_no_rank_correlation_of_fewer_than_four_points():
         pages.append(render(results))
     assert ["−1 is a perfect prediction" in page for page in pages] == [False, True]
     assert "too few for a rank correlation" in pages[0]
-
-
-def test_steps_where_the_entropy_falls_do_not_count():
-    found = predict.agreement("ar", sequence((0, 2, 9), (1, 1, 8), (2, 3, 7)))
-    assert (found.directional_rate, found.rises) == (1, 1)
-    assert predict.agreement("ar", sequence((0, 2, 9), (1, 1, 8))).directional_rate is None
-
-
-def test_equal_values_have_no_correlation():
-    found = predict.agreement("ar", sequence((0, 1, 5), (1, 2, 5)))
-    assert found.tau is None
-    assert found.directional_rate == 0

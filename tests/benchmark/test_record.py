@@ -77,15 +77,11 @@ def test_times_are_medians_over_repeats_and_means_over_samples(rows):
 
 
 def test_tokens_a_step_are_counted_over_all_steps(rows):
-    assert rows[0].decoding_steps == 6
-    assert rows[0].tokens_per_step == 1.0
-    assert rows[0].accepted_by_position == ()
-    assert (rows[0].drafted, rows[0].accepted) == (0, 0)
-    assert rows[1].decoding_steps == 4
-    assert rows[1].tokens_per_step == pytest.approx(2.0)
+    counts = [(row.decoding_steps, row.drafted, row.accepted) for row in rows]
+    assert counts == [(6, 0, 0), (4, 6, 2)]
+    assert [row.tokens_per_step for row in rows] == [1, 2]
     assert rows[1].tokens_per_step_interval == (1, 3)
-    assert rows[1].accepted_by_position == pytest.approx([0.5, 0.5])
-    assert (rows[1].drafted, rows[1].accepted) == (6, 2)
+    assert [row.accepted_by_position for row in rows] == [(), (0.5, 0.5)]
 
 
 def test_outputs_in_other_tokens_than_the_tokenizers_are_counted(rows):
@@ -97,8 +93,7 @@ def test_outputs_in_other_tokens_than_the_tokenizers_are_counted(rows):
 
 
 def test_a_difference_is_counted_and_located(rows):
-    assert rows[0].lossless.identical == 2
-    assert rows[1].lossless.identical == 1
+    assert [row.lossless.identical for row in rows] == [2, 1]
     assert rows[1].lossless.first_difference == Difference(sample=1, token=1, margin=0.25)
     assert rows[1].lossless.largest_margin == 0.25
     assert [row.lossless.match_rate for row in rows] == [1.0, 0.5]

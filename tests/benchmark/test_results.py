@@ -10,6 +10,7 @@ from site_tables import schema
 import tasc
 from tasc.benchmark.results.bench import BenchResults
 from tests.cli import done
+from tests.cli import tasc as run
 from tests.pico import make_base
 from tests.recipes import ROWS, write, write_splits
 
@@ -74,8 +75,6 @@ def test_figures_of_a_cell_are_those_of_its_outputs(results):
 
 
 def test_the_terminal_says_how_models_differ(capsys, options, tmp_path):
-    from tests.cli import tasc as run
-
     code, out, err = run(
         capsys,
         *("bench", options.source.path, "--model", options.models[0], "--model", options.models[1]),
@@ -90,8 +89,6 @@ def test_the_terminal_says_how_models_differ(capsys, options, tmp_path):
 
 
 def test_without_a_corpus_split_methods_draft_from_the_prompt_and_outputs_alone(capsys, tmp_path):
-    from tests.cli import tasc as run
-
     write(tmp_path / "test.jsonl", ROWS)
     command = ["bench", tmp_path, "--model", make_base(tmp_path / "model"), "--limit", 12]
     command += ["--max-new-tokens", 6, "--output", tmp_path / "out"]

@@ -8,7 +8,6 @@ from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.benchmark.tasks import intents, write_task
 from tests.cli import done, printed, refused
 
@@ -28,20 +27,19 @@ def test_accepted_length_by_both_definitions():
     assert steps.tokens_per_step == 8 / 3
 
 
-def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, base):
+def test_every_length_is_simulated_and_one_recommended(capsys, tmp_path, base, tokenizer):
     task = write_task(tmp_path / "task", train=intents(120), validation=intents(30, seed=1))
     asked = ("--tokenizer", base, "--serve", "vllm", "--speculative-tokens", "8,2,4")
     found = done(capsys, "analyze", task, *asked, "--output", tmp_path / "a")["serving"]
     assert [trial["setting"]["tree_size"] for trial in found["trials"]] == [2, 4, 8]
-    loaded = load_tokenizer(str(base))
     known, held_out = (load(Source(str(task)), split) for split in ("train", "validation"))
     references = References.of(
-        loaded, held_out.prompts, held_out.outputs, chains_only=True, drafts_first=False
+        tokenizer, held_out.prompts, held_out.outputs, chains_only=True, drafts_first=False
     )
-    outputs = loaded.encode(known.outputs).split()
+    outputs = tokenizer.encode(known.outputs).split()
     for trial in found["trials"]:
         method = parse(f"tasc-spec:width=1,budget={trial['setting']['tree_size']}")
-        factory = method.prepare(Resources(outputs, loaded.eos_id))
+        factory = method.prepare(Resources(outputs, tokenizer.eos_id))
         expected = simulate(factory, references, method.budget)
         counts = tuple(trial[name] for name in ("drafts", "drafted_tokens", "accepted_tokens"))
         assert counts == expected.engine_counts

@@ -27,25 +27,10 @@ def without_times(value):
 def test_results_do_not_depend_on_where_slices_are_decoded(capsys, tmp_path, executor):
     rows = [{"input": f"say {i}", "output": f"value {i % 3} and {i % 3}"} for i in range(11)]
     write_splits(tmp_path, rows)
-    line: tuple[object, ...] = (
-        "bench",
-        tmp_path,
-        "--model",
-        f"a={make_base(tmp_path / 'a')}",
-        "--slice",
-        4,
-    )
-    line += ("--model", f"b={make_base(tmp_path / 'b')}", "--max-new-tokens", 12, "--threads", 1)
-    line += (
-        "--repeats",
-        2,
-        "--method",
-        "ar",
-        "--method",
-        "tasc-spec:budget=12",
-        "--method",
-        "suffix",
-    )
+    models = [f"--model={name}={make_base(tmp_path / name)}" for name in ("a", "b")]
+    methods = ("--method", "ar", "--method", "tasc-spec:budget=12", "--method", "suffix")
+    sizes = ("--slice", 4, "--max-new-tokens", 12, "--threads", 1, "--repeats", 2)
+    line = ("bench", tmp_path, *models, *methods, *sizes)
     here = done(capsys, *line, "--output", tmp_path / "here")
     there = done(capsys, *line, "--executor", executor, "--output", tmp_path / "there")
     assert without_times(here) == without_times(there)

@@ -13,7 +13,6 @@ from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost_model import CostModel
-from tasc.tokenizer.loaded import load_tokenizer
 from tests.benchmark.tasks import intents, write_task
 from tests.cli import printed, refused
 
@@ -28,16 +27,15 @@ def task(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sides(task, base):
-    """The tokenizer, the tokens of the corpus, and the outputs to simulate."""
+def sides(task, tokenizer):
+    """The tokens of the corpus, and the outputs to simulate."""
     corpus, held_out = (load(Source(str(task)), split) for split in ("train", "validation"))
-    tokenizer = load_tokenizer(str(base))
     known = tokenizer.encode(corpus.outputs).split()
-    return tokenizer, known, References.of(tokenizer, held_out.prompts, held_out.outputs)
+    return known, References.of(tokenizer, held_out.prompts, held_out.outputs)
 
 
-def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides):
-    tokenizer, known, references = sides
+def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides, tokenizer):
+    known, references = sides
     seen = []
     found = search(
         Simulations(known, references, COST),
@@ -67,7 +65,7 @@ def test_a_trial_is_what_its_method_simulated_by_itself_comes_to(sides):
 
 
 def test_the_default_is_simulated_as_it_runs(sides):
-    _, known, references = sides
+    known, references = sides
     flat, steep = (CostModel((1, 2, 64), times) for times in ((10, 10, 10.1), (10, 30, 1900)))
     nodes = []
     for cost in (flat, steep):
@@ -87,10 +85,9 @@ def figures(trial):
 
 
 def test_without_costs_the_fewest_steps_are_best(sides):
-    _, known, references = sides
-    found = search(
-        Simulations(known, references), Setting(), {"n_max": (3, 6), "tree_size": (2, 12)}
-    )
+    known, references = sides
+    grid = {"n_max": (3, 6), "tree_size": (2, 12)}
+    found = search(Simulations(known, references), Setting(), grid)
     assert len(found.trials) == 3
     assert all(trial.speedup is None for trial in found.trials)
     reached = [trial.steps_per_output for trial in found.trials]
@@ -142,9 +139,8 @@ def test_the_grid_needs_tokens(capsys, task, tmp_path):
     assert "give a tokenizer or a model" in error
 
 
-def test_a_setting_that_drafts_whole_outputs_in_the_prefill_is_the_best(base):
+def test_a_setting_that_drafts_whole_outputs_in_the_prefill_is_the_best(tokenizer):
     texts = ["yes", "no"] * 20
-    tokenizer = load_tokenizer(str(base))
     references = References.of(tokenizer, [f"q {i}" for i in range(40)], texts)
     known = tokenizer.encode(texts).split()
     found = search(Simulations(known, references), Setting(), {"width": (0, 1)})

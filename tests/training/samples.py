@@ -62,12 +62,9 @@ def contrary() -> Corpus:
     """The same commands with the slots of others: who learns the right ones too well loses here."""
     told = corpus()
     others = told.outputs[7:] + told.outputs[:7]
-    examples = tuple(map(_answered, told.examples, others))
+    pairs = zip(told.examples, others, strict=True)
+    examples = tuple(replace(example, output=output) for example, output in pairs)
     return replace(told, examples=examples, fingerprint="contrary")
-
-
-def _answered(example: Example, output: str) -> Example:
-    return replace(example, output=output)
 
 
 def phrases(base: Path, folder: Path) -> Path:

@@ -24,6 +24,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "full": {"adapter": "none"},
     "full, recomputed": {"adapter": "none", "gradient_checkpointing": True, "bf16": True},
     "8 bits": {"quantize": "8bit"},
+    "4 bits": {"quantize": "nf4", "dtype": "auto"},
     "4 bits, recomputed": {"quantize": "nf4", "gradient_checkpointing": True},
     "some layers": {"target_modules": "q_proj,v_proj", "rank": 4, "alpha": 8, "dropout": 0.1},
     "bfloat16": {"bf16": True},

@@ -28,6 +28,7 @@ from tests import pico
 from tests.cli import printed, refused, tasc
 from tests.options import HeadOptions
 from tests.recipes import write
+from tests.training.runs import assert_close
 from tests.training.samples import ROWS, corpus
 from tests.training.test_lora import disturb
 
@@ -47,13 +48,6 @@ def make(folder, kind):
 def task(tmp_path):
     rows = [{"input": f"number {i}", "output": f"value {i % 3}"} for i in range(8)]
     return write(tmp_path / "task.jsonl", rows)
-
-
-def assert_close(found, expected, ids, off):
-    """The logits of two models differ by a share of the largest at most."""
-    with torch.no_grad():
-        found, expected = found(input_ids=ids).logits, expected(input_ids=ids).logits
-    assert (found - expected).abs().max() < off * expected.abs().max()
 
 
 @pytest.mark.parametrize("kind", ["mixtral", "gpt2", "mamba2"])
@@ -166,10 +160,10 @@ def test_answers_as_long_as_the_models_positions_are_refused(base, tmp_path):
         train_head(str(base), corpus(), None, options, work=tmp_path)
 
 
-def test_what_generation_config_cannot_save_loses_no_training(tmp_path):
+@pytest.mark.parametrize("stated", [{}, {"do_sample": False, "temperature": 0.6}])
+def test_end_tokens_are_kept_where_generation_config_cannot_save_itself_too(tmp_path, stated):
     folder = pico.make_base(tmp_path / "model")
-    stated = {"do_sample": False, "temperature": 0.6, "eos_token_id": [3, 4]}
-    (folder / "generation_config.json").write_text(json.dumps(stated))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [3, 4]} | stated))
     save_model(load_model(str(folder)), load_tokenizer(str(folder)), tmp_path / "out")
     saved = GenerationConfig.from_pretrained(tmp_path / "out")
     assert saved.eos_token_id == [0, 3, 4]

@@ -36,10 +36,6 @@ def trained(capsys, task, base, output, *more) -> Path:
     return Path(output) / "model"
 
 
-def header(text: str):
-    return yaml.safe_load(text.split("---\n")[1])
-
-
 def test_a_card_tells_what_was_trained_on_what_and_its_code_runs(
     capsys, tmp_path, base, monkeypatch
 ):
@@ -58,7 +54,7 @@ def test_a_card_tells_what_was_trained_on_what_and_its_code_runs(
     last = report["evaluations"][-1]
     assert f"| {last['step']} | {last['loss']:.3f} |" in card
     assert f"{report['tokens']} tokens read" in card
-    assert header(card) == {
+    assert yaml.safe_load(card.split("---\n")[1]) == {
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": ["tasc"],

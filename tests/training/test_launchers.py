@@ -24,7 +24,6 @@ TASC = ["-m", "tasc_cli.main", "finetune", "task.jsonl", "--model", "base", "--d
 TASC += ["--batch-size", "2", "--effective-batch", "4", "--dtype", "float32", "--adapter", "none"]
 TASC += ["--epochs", "10", "--checkpoint-steps", "5", "--json"]  # 50 steps
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-TWO = ["--processes", "2"]
 
 
 @pytest.fixture(scope="module")
@@ -104,23 +103,18 @@ def test_two_machines_meet(task, alone, output):
     assert told[1][0] == ""
 
 
-def started_here(process: Path) -> bool:
-    """Say whether a process is one that the first started."""
-    return b"spawn_main" in (process / "cmdline").read_bytes()
-
-
-def second_launched(process: Path) -> bool:
-    """Say whether a process is the second of a launcher."""
-    return b"RANK=1" in (process / "environ").read_bytes().split(b"\0")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("launcher", "more", "is_second"),
-    [([], TWO, started_here), (TORCHRUN, [], second_launched)],
+    ("launcher", "more", "file", "words"),  # of the second process alone
+    [
+        ([], ["--processes", "2"], "cmdline", b"spawn_main"),
+        (TORCHRUN, [], "environ", b"\0RANK=1\0"),
+    ],
     ids=["started", "launched"],
 )
-def test_a_process_that_is_killed_costs_no_loss(task, launched, output, launcher, more, is_second):
+def test_a_process_that_is_killed_costs_no_loss(
+    task, launched, output, launcher, more, file, words
+):
     command = [*launcher, *TASC, *more]
     process = start(task, command, ["--output", str(output)])
     deadline = time.monotonic() + 300
@@ -128,17 +122,13 @@ def test_a_process_that_is_killed_costs_no_loss(task, launched, output, launcher
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    (child,) = (c for c in children(process.pid) if is_second(Path("/proc") / str(c)))
-    os.kill(child, signal.SIGKILL)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (second,) = (c for c in children if words in Path(f"/proc/{c}/{file}").read_bytes())
+    os.kill(int(second), signal.SIGKILL)
     process.communicate()
     assert process.returncode
     assert not output.exists()
     assert losses(task, output, command, ["--resume"]) == launched
-
-
-def children(parent: int) -> list[int]:
-    """Return the processes that one has started."""
-    return [int(c) for c in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
 
 
 def test_accelerate_reads_the_configurations():

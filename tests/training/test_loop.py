@@ -163,11 +163,6 @@ def test_a_run_is_as_far_as_its_steps_or_its_minutes_say_whichever_is_more():
     assert Schedule(1.0, 1, 1).spent(1, 10, 600.0) == 0.1
 
 
-def test_a_batch_that_does_not_divide_the_effective_batch_is_refused():
-    with pytest.raises(InputError, match="not a multiple"):
-        replace(SCHEDULE, micro_batch=3)
-
-
 def test_files_and_folder_are_flushed_before_the_rename_and_the_one_above_after(
     tmp_path, monkeypatch
 ):

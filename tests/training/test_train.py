@@ -13,7 +13,7 @@ from tasc.training.train import finetune
 from tests import pico
 from tests.options import replace
 from tests.training import samples
-from tests.training.runs import assert_same, resumed
+from tests.training.runs import assert_close
 from tests.training.samples import Row, corpus
 
 OPTIONS = replace(samples.OPTIONS, quantize="nf4", dtype="auto", rank=4, alpha=4)
@@ -40,11 +40,7 @@ def test_vanilla_transformers_loads_the_merged_model_and_its_tokenizer(result, t
     assert model.dtype == torch.float32
     assert tokenizer("intent: alarm, slot fills:").input_ids == [320, 321]
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id == 0
-    ids = torch.tensor([[1, 320, 7, 321]])
-    with torch.no_grad():
-        expected = result.model(ids).logits
-        found = model(ids).logits
-    assert (found - expected).abs().max() < 0.05 * expected.abs().max()  # bfloat16 compute
+    assert_close(model, result.model, torch.tensor([[1, 320, 7, 321]]), 0.05)  # bfloat16 compute
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
@@ -58,13 +54,6 @@ def test_peft_alone_loads_the_adapter(result, base, tmp_path):
     with torch.no_grad():
         rows = model.get_input_embeddings()(ids)
         assert torch.equal(rows[0, :2], result.model.get_input_embeddings()(ids)[0, :2])
-
-
-def test_a_resumed_fine_tuning_ends_with_the_same_weights(result, start, tmp_path):
-    arguments = (start, corpus(2), corpus(1, first=12), OPTIONS)
-    again = resumed(finetune, 5, *arguments, work=tmp_path)
-    assert again.report.losses == result.report.losses
-    assert_same(again.model, result.model)
 
 
 def test_the_seed_decides_the_result(result, start, tmp_path):
@@ -113,14 +102,6 @@ def test_a_tokenizer_class_that_is_no_name_is_replaced_by_one(base, tmp_path, st
     files = {"tokenizer_config.json": json.dumps({"tokenizer_class": stated}).encode()}
     save_tokenizer(LoadedTokenizer(loaded.tokenizer, loaded.path, files), tmp_path)
     assert isinstance(AutoTokenizer.from_pretrained(tmp_path).eos_token_id, int | None)
-
-
-def test_end_tokens_the_model_had_are_kept(base, tmp_path):
-    model = pico.build_model()
-    model.generation_config.eos_token_id = [7, 8]
-    save_model(model, load_tokenizer(str(base)), tmp_path)
-    read = json.loads((tmp_path / "generation_config.json").read_text())
-    assert read["eos_token_id"] == [0, 7, 8]
 
 
 def test_code_that_a_tokenizer_names_is_neither_run_nor_asked_about(base, tmp_path, monkeypatch):

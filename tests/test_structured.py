@@ -1,14 +1,12 @@
 """A constraint through the commands: task file, analyze, bench, export and vLLM's drafts."""
 
 import json
-from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
 import pytest
 
 from tasc.decoding.core.grammar import Grammar
-from tasc.errors import InputError
 from tasc.options.constraint import read_constraint
 from tasc.serving.options import ServeOptions
 from tasc.serving.serve import command
@@ -18,6 +16,7 @@ from tests.cli import done, printed, refused
 from tests.decoding.grammars import SCHEMA
 from tests.options import AnalyzeOptions, BenchOptions
 from tests.recipes import write_splits
+from tests.serving.engine import configured
 
 OUTPUTS = [
     json.dumps({"intent": intent, "slots": {"time": time}})
@@ -136,17 +135,6 @@ def test_serve_takes_the_constraint_of_its_export_only(capsys, option):
     assert line == f"error: tasc serve: no such option: {option}: see tasc serve --help\n"
 
 
-def proposer(base, **options):
-    """Return vLLM's drafter with these options of ours."""
-    config = SimpleNamespace(
-        additional_config={"tasc": options},
-        model_config=SimpleNamespace(tokenizer=str(base), max_model_len=400),
-        speculative_config=SimpleNamespace(num_speculative_tokens=3),
-        scheduler_config=SimpleNamespace(max_num_seqs=4),
-    )
-    return TascProposer(config)
-
-
 @pytest.mark.parametrize("constrained", [False, True])
 def test_vllms_drafts_are_determined_text_within_the_limit(base, task, constrained):
     schema = {"schema": str(task / "schema.json")} if constrained else {}
@@ -155,11 +143,7 @@ def test_vllms_drafts_are_determined_text_within_the_limit(base, task, constrain
     tokens = np.zeros((1, 400), np.int32)
     sequence = [*prompt, output[0]]
     tokens[0, : len(sequence)] = sequence
-    made = proposer(base, method="prompt-lookup", guard=False, **schema)
+    options = {"method": "prompt-lookup", "guard": False, **schema}
+    made = TascProposer(configured(base, options, 3))
     (draft,) = made.propose([[output[0]]], np.array([len(sequence)], np.int32), tokens)
     assert draft == (output[1:4] if constrained else [])
-
-
-def test_vllms_options_name_a_missing_schema(base):
-    with pytest.raises(InputError, match="no schema file"):
-        proposer(base, schema="none.json")

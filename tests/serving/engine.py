@@ -11,11 +11,11 @@ import numpy as np
 BEHIND = 3  # what this target says behind an end token; the engine cuts it off
 
 
-def configured(folder: Path, tasc: dict[str, Any] | None, tokens: int = 8) -> SimpleNamespace:
+def configured(model: Path, tasc: dict[str, Any] | None, tokens: int = 8) -> SimpleNamespace:
     """The parts of vLLM's configuration that a proposer reads."""
     return SimpleNamespace(
         additional_config=None if tasc is None else {"tasc": tasc, "other": 1},
-        model_config=SimpleNamespace(tokenizer=str(folder / "model"), max_model_len=400),
+        model_config=SimpleNamespace(tokenizer=str(model), max_model_len=400),
         speculative_config=SimpleNamespace(num_speculative_tokens=tokens),
         scheduler_config=SimpleNamespace(max_num_seqs=4),
     )

@@ -64,7 +64,7 @@ def own(task):
 
 def proposer(folder, **more):
     options = {"tasks": str(folder / "tasks"), "guard": False, **more}
-    made = TascProposer(configured(folder, options))
+    made = TascProposer(configured(folder / "model", options))
     made.tasks.clock, made.tasks.next = Clock(), EVERY
     return made
 
@@ -251,11 +251,10 @@ def test_an_index_that_cannot_be_used_changes_nothing(folder, caplog):
 
 
 def test_a_tag_that_cannot_be_read_changes_nothing(folder, caplog):
-    made, clock = proposer(folder), Clock()
-    made.tasks.clock, made.tasks.next = clock, 0.0
+    made = proposer(folder)
     before = dict(made.tasks.tags)
     (folder / "tasks" / "sql.txt").write_bytes("[überweisung]".encode("latin-1"))
-    clock.seconds += EVERY
+    made.tasks.clock.seconds = EVERY
     assert not made.tasks.poll()
     assert "is not UTF-8" in caplog.text
     assert made.tasks.tags == before

@@ -30,7 +30,7 @@ def folder(tmp_path_factory, tokenizer):
 
 def served(folder, tasc):
     """Serve the texts and return how many tokens of drafts are accepted."""
-    made = TascProposer(configured(folder, tasc))
+    made = TascProposer(configured(folder / "model", tasc))
     made.load_model("target", kind=1)
     tokenizer = made.tokenizer
 
@@ -48,7 +48,7 @@ def served(folder, tasc):
 
 @pytest.mark.parametrize("kind", ["is_hybrid", "has_inner_state"])
 def test_a_model_with_a_recurrent_state_is_refused(folder, kind):
-    config = configured(folder, None)
+    config = configured(folder / "model", None)
     vars(config.model_config).update({kind: True, "model": "LiquidAI/LFM2-350M"})
     with pytest.raises(InputError, match=r"LFM2-350M has .* recurrent state.*39273") as caught:
         TascProposer(config)
@@ -93,13 +93,14 @@ def test_chains_have_one_child_a_node(tokenizer):
         ({"method": "mine"}, "unknown method 'mine'"),
         *(({"cost": c}, "two sizes or more") for c in ({1: 1}, {1: 0.0, 2: 0.1}, {0: 0.1, 1: 0.2})),
         ({"cost": -1}, "cost"),
+        ({"schema": "none.json"}, "no schema file"),
         ({"index": "all", "method": "tasc-spec:n_max=3"}, "give the method the index's values"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_line(folder, monkeypatch, tasc, message):
     monkeypatch.chdir(folder)
     with pytest.raises(InputError, match=message) as caught:
-        TascProposer(configured(folder, tasc))
+        TascProposer(configured(folder / "model", tasc))
     assert "\n" not in str(caught.value)
 
 
@@ -108,7 +109,7 @@ def test_a_guard_stops_what_is_never_accepted(folder):
     output = np.random.default_rng(0).integers(10, 300, 300)
     drafted = []
     for guard in ({"guard": False}, {"cost": 0.1}):
-        made = TascProposer(configured(folder, {"method": "tasc-spec-paper", **guard}))
+        made = TascProposer(configured(folder / "model", {"method": "tasc-spec-paper", **guard}))
         engine = Engine(made.proposer)
         engine.run([(prompt, [*output, made.proposer.end])] * 4)
         drafted.append(engine.counts.drafted)
@@ -125,7 +126,7 @@ def test_the_engine_is_spared_what_training_needs():
 @pytest.mark.parametrize("strange", [None, 320, 2**31 - 1, -1])
 def test_no_draft_has_an_id_outside_of_the_vocabulary(folder, strange, dtype):
     """Engines have ids of their own for images and padding, and may hold tokens in 64 bits."""
-    made = TascProposer(configured(folder, {"method": "prompt-lookup", "guard": False}))
+    made = TascProposer(configured(folder / "model", {"method": "prompt-lookup", "guard": False}))
     tokens = np.array([[5, 6, 7, strange or 8, 9, 5, 6, 0]], dtype)
     expected = [7] if strange else [7, 8, 9, 5, 6]
     assert made.propose([[6]], np.array([7], np.int32), tokens) == [expected]
@@ -139,7 +140,7 @@ import numpy as np
 from tasc.serving.vllm import TascProposer
 from tests.serving.engine import configured
 folder = Path(sys.argv[1])
-made = TascProposer(configured(folder, {"index": str(folder / "large"), "guard": False}))
+made = TascProposer(configured(folder / "model", {"index": str(folder / "large"), "guard": False}))
 file = folder / "large" / "index.tasc"
 if sys.argv[2] == "cut":
     os.truncate(file, 200)

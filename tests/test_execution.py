@@ -21,7 +21,7 @@ from tests.work import add, die_once, write_down
 
 NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
 QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
-NAMES = [
+NAMES = [  # the first is the local one
     pytest.param(name, marks=[pytest.mark.slow, NO_RAY, QUIET] if name == "ray" else ())
     for name in EXECUTORS
 ]

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from multiprocessing import active_children
 
 import pytest
@@ -16,13 +15,9 @@ from tasc.commands.steps import run_step
 from tasc.data import stream
 from tests.pico import make_tokenizer
 from tests.recipes import write
+from tests.test_execution import NAMES
 
 PIECE = 4000
-NO_RAY = pytest.mark.skipif(not find_spec("ray"), reason="ray is not installed: tasc-lm[ray]")
-QUIET = pytest.mark.filterwarnings("ignore::")  # of Ray's own making
-ELSEWHERE = pytest.mark.parametrize(
-    "executor", ["processes", pytest.param("ray", marks=[pytest.mark.slow, NO_RAY, QUIET])]
-)
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
@@ -63,7 +58,7 @@ def analyze(task, monkeypatch):
     return run
 
 
-@ELSEWHERE
+@pytest.mark.parametrize("executor", NAMES[1:])
 def test_any_executor_leaves_the_same_file(analyze, tmp_path, executor):
     done = []
     there = analyze(tmp_path / "there", lambda *call: done.append(call), executor=executor)

@@ -124,8 +124,10 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
 def test_a_recipe_is_checked_whole_before_its_first_step(capsys, tmp_path, steps, said):
     write_splits(tmp_path / "task", ROWS)
     given = ("run", write_recipe(tmp_path, steps), "--data-dir", tmp_path)
-    line = refused(capsys, *given, "--output", tmp_path / "out")
-    assert [words for words in said if words not in line] == []
+    for more in (("--output", tmp_path / "out"), ("--dry-run",)):
+        line = refused(capsys, *given, *more)
+        assert [words for words in said if words not in line] == []
+        assert line.endswith("correct the recipe\n")
     assert not (tmp_path / "out").exists()
 
 

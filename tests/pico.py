@@ -151,6 +151,11 @@ def make_tokenizer(folder: Path, texts: Iterable[str] = TEXTS, size: int = 320) 
     return folder
 
 
+def restate(file: Path, **changes: Any) -> None:
+    """Change fields of a JSON file, such as a model's configuration."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
 def make_model(
     folder: Path, architecture: str = "qwen2", *, dtype: torch.dtype = torch.float32, **shape: Any
 ) -> Path:

@@ -11,12 +11,11 @@ from tasc.commands.plan import Overrides, read
 from tasc.options.task import Task
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, printed, refused, tasc
-from tests.data.test_chat_template import CHATML
-from tests.pico import make_base, make_tokenizer
+from tests.data.test_chat_template import ANSWER, CHATML
+from tests.pico import make_base, make_tokenizer, restate
 from tests.recipes import write
 
 ROWS = [{"input": f"wake me at {n}", "output": f"alarm_set, at {n}"} for n in range(100)]
-CHAT = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
 STEERING = "x: [\x1b[31m\u202e\"'#"
 
 
@@ -175,12 +174,11 @@ def test_columns_and_templates_that_were_named_are_kept(capsys):
 
 
 def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tmp_path):
-    rows_ = [{"messages": [{"role": "user", "content": f"{n}?"}, CHAT[1]]} for n in range(40)]
+    rows_ = [{"messages": [{"role": "user", "content": f"{n}?"}, ANSWER]} for n in range(40)]
     write(Path("mine.jsonl"), rows_)
     plain = make_tokenizer(tmp_path / "plain")
     chatty = make_tokenizer(tmp_path / "chatty")
-    config = json.loads((chatty / "tokenizer_config.json").read_text())
-    (chatty / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": CHATML}))
+    restate(chatty / "tokenizer_config.json", chat_template=CHATML)
     for name, model, template in (("a", plain, "{input}\n"), ("b", chatty, None)):
         Path(name).mkdir()
         recipe = f"{name}/recipe.yaml"

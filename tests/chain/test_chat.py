@@ -44,13 +44,11 @@ def task(tmp_path_factory):
 @pytest.mark.slow
 def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
     tokens, tuned, index = (tmp_path / name for name in ("tokens", "tuned", "index"))
-    code, _, err = tasc(
-        capsys, "augment", task, "--tokenizer", base, "--budget", 8, "--output", tokens
-    )
+    given = ("--tokenizer", base, "--budget", 8, "--output", tokens)
+    code, _, err = tasc(capsys, "augment", task, *given)
     assert code == 0, err
-    assert (
-        f"{task}: read as chats (messages); to read other columns, pass --input-column and" in err
-    )
+    said = f"{task}: read as chats (messages); to read other columns, pass --input-column and"
+    assert said in err
     added = [t["string"] for t in json.loads((tokens / "merges.json").read_text())["merges"]]
     assert added
     assert not [text for text in added if "<|" in text or "assistant" in text]

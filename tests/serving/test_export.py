@@ -20,10 +20,10 @@ from tasc.models.draft_head import new_head
 from tasc.models.load import load_model
 from tasc.report.markdown import block, code
 from tasc.serving.table import EXPORTS
-from tests.cli import done
+from tests.cli import done, refused
 from tests.cli import tasc as run
 from tests.models.strangers import bomb, copied
-from tests.pico import make_base
+from tests.pico import make_base, restate
 from tests.serving.conftest import ROWS
 
 OUTPUTS = [row["output"] for row in ROWS]
@@ -60,9 +60,8 @@ def test_an_export_is_one_folder_with_its_own_readme(capsys, tmp_path, base, tas
         command = re.search(r"## Start\n.*?```sh\n(.*?)\n```", text, re.DOTALL)[1]
         assert shlex.split(command.replace("\\\n", " ")) == shlex.split(result["command"])
         assert "127.0.0.1" in result["command"]
-    code, _, err = run(capsys, "export", base, "--to", engine, "--output", out)
-    assert code == 2
-    assert "already exists" in err
+    again = refused(capsys, "export", base, "--to", engine, "--output", out)
+    assert "already exists" in again
 
 
 @pytest.mark.parametrize("engine", ["vllm", "transformers"], indirect=True)
@@ -113,9 +112,7 @@ def test_what_is_refused_leaves_nothing(capsys, tmp_path, base):
         ((base, "--to", "vllm", "--choices", "label"), "add --data"),
         ((f"a\N{NO-BREAK SPACE}b={base}", "--to", "vllm"), "cannot name a served model"),
     ]:
-        code, _, err = run(capsys, "export", *arguments, "--output", tmp_path / "out")
-        assert code == 2
-        assert told in err
+        assert told in refused(capsys, "export", *arguments, "--output", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 
@@ -223,10 +220,6 @@ def test_a_folder_without_drafts_has_no_method(tmp_path, base):
         tasc.load_custom_generate(tmp_path)
 
 
-def restate(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
 def stranger(base, folder, mark):
     """Copy a model whose files name code that makes the folder ``mark`` when it is imported."""
     names = {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}
@@ -283,11 +276,11 @@ def broken(base, folder, how):
 @pytest.mark.parametrize("engine", ["vllm", "llama-cpp"], indirect=True)
 def test_export_refuses_what_other_commands_refuse(tmp_path, base, engine, how):
     model = broken(base, tmp_path / "model", how)
-    with pytest.raises(TascError) as refused:
+    with pytest.raises(TascError) as exporting:
         exported(model, engine)
     with pytest.raises(TascError) as loading:
         load_model(str(model))
-    assert str(refused.value) == str(loading.value)
+    assert str(exporting.value) == str(loading.value)
     assert not (model / "ran").exists()
 
 

@@ -16,7 +16,7 @@ from tasc.serving.gguf_vocabulary import CONTROL, NORMAL, UNUSED, USER_DEFINED, 
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.tokenizer.patterns import PRE_TOKENIZERS, byte_level
 from tests.models.strangers import copied
-from tests.pico import TEXTS, make_base, make_tokenizer
+from tests.pico import TEXTS, make_base, make_tokenizer, restate
 from tests.serving.conftest import ROWS
 from tests.serving.llama_models import DIGITS, VOCABULARY, augmented
 from tests.serving.test_export import exported
@@ -162,11 +162,8 @@ def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path
 
 def test_a_gguf_has_the_chat_template_and_no_bos_that_the_tokenizer_does_not_write(tmp_path, base):
     model = copied(base, tmp_path / "model")
-    for name, more in [
-        ("tokenizer_config.json", {"chat_template": "{{ messages[0].content }}"}),
-        ("tokenizer.json", {"post_processor": ENDING}),
-    ]:
-        (model / name).write_text(json.dumps(json.loads((model / name).read_text()) | more))
+    restate(model / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
+    restate(model / "tokenizer.json", post_processor=ENDING)
     exported(model, "llama-cpp", tmp_path / "out")
     fields = gguf.GGUFReader(tmp_path / "out" / "model.gguf").fields
     assert fields["tokenizer.chat_template"].contents() == "{{ messages[0].content }}"

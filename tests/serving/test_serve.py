@@ -11,7 +11,8 @@ import pytest
 from tasc.environment import requirement
 from tasc.serving.hook import INSTALL
 from tasc.serving.table import EXPORTS
-from tests.cli import tasc as run
+from tests.cli import printed, refused
+from tests.pico import restate
 from tests.serving.test_export import exported
 from tests.serving.test_hook import CONFIG, write
 
@@ -49,8 +50,7 @@ def test_a_python_engine_is_run_without_the_modules_of_the_folder(
     called = []
     monkeypatch.setattr(os, "execvp", lambda *words: called.append(words))
     monkeypatch.chdir(tmp_path)
-    code, _, err = run(capsys, "serve", tmp_path / "served")
-    assert code == 0, err
+    printed(capsys, "serve", tmp_path / "served")
     ((program, words),) = called
     assert program == sys.executable
     assert words[1:4] == ["-P", "-m", "vllm.entrypoints.openai.api_server"]
@@ -59,13 +59,11 @@ def test_a_python_engine_is_run_without_the_modules_of_the_folder(
 def test_a_vllm_that_loads_no_drafter_is_told_with_what_to_install(
     tmp_path, base, monkeypatch, capsys
 ):
-    result = export(base, "vllm", tmp_path)
-    (tmp_path / "export.json").write_text(json.dumps(result | {"drafts": True}))
+    export(base, "vllm", tmp_path)
+    restate(tmp_path / "export.json", drafts=True)
     write(tmp_path / "site" / "vllm", {CONFIG: ""})
     monkeypatch.syspath_prepend(tmp_path / "site")
-    code, _, err = run(capsys, "serve", tmp_path)
-    assert code == 2
-    assert f"{INSTALL}, or export without --index" in " ".join(err.split())
+    assert f"{INSTALL}, or export without --index" in refused(capsys, "serve", tmp_path)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama-cpp"], indirect=True)
@@ -73,18 +71,14 @@ def test_a_missing_engine_is_told_with_what_to_install(tmp_path, base, monkeypat
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("tasc.serving.serve.find_spec", lambda name: None)
     export(base, engine, tmp_path)
-    code, _, err = run(capsys, "serve", tmp_path)
-    assert code == 2
-    assert EXPORTS[engine].installed_by(requirement())[0] in " ".join(err.split())
+    assert EXPORTS[engine].installed_by(requirement())[0] in refused(capsys, "serve", tmp_path)
 
 
 def test_what_is_no_server_or_no_export_is_refused(tmp_path, base, capsys):
     result = export(base, "transformers", tmp_path)
-    assert "README.md" in run(capsys, "serve", tmp_path)[2]
-    assert "not a folder of tasc export" in run(capsys, "serve", base)[2]
+    assert "README.md" in refused(capsys, "serve", tmp_path)
+    assert "not a folder of tasc export" in refused(capsys, "serve", base)
     wrong = [("name", name) for name in ("--trust-remote-code", "a\0b", "\ud800")]
     for key, value in [*wrong, ("to", "other"), ("drafts", "yes")]:
         (tmp_path / "export.json").write_text(json.dumps(result | {"to": "vllm", key: value}))
-        code, _, err = run(capsys, "serve", tmp_path)
-        assert code == 2
-        assert "damaged" in err
+        assert "damaged" in refused(capsys, "serve", tmp_path)

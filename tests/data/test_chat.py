@@ -67,13 +67,10 @@ def test_columns_that_were_named_win_even_where_they_are_the_default_ones(tmp_pa
     assert (named.prompts, named.recognised) == (["2 and 2\n"], "")
     assert read(tmp_path, [row], input_column="instruction").prompts == ["Add.\n"]
     assert read(tmp_path, [row], template="{input}:").prompts == ["2 and 2:"]
+    del row["instruction"]
+    assert read(tmp_path, [row]).prompts == ["2 and 2\n"]  # default columns win over chats
     chat = source(tmp_path, [{"messages": CHAT}], named=frozenset({"output_column"}))
     assert "no column 'input'; it has messages" in message(chat)
-
-
-def test_the_default_columns_win_over_chats(tmp_path):
-    row = {"input": "a", "output": "b", "messages": CHAT}
-    assert read(tmp_path, [row]).prompts == ["a\n"]
 
 
 def test_a_template_writes_the_messages_without_roles(tmp_path):

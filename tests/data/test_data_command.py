@@ -15,7 +15,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.core.batch import encode_examples
 from tests.cli import done, printed, refused
 from tests.data.files import source
-from tests.data.test_chat_template import CHATML
+from tests.data.test_chat_template import ANSWER, CHATML, USER
 from tests.pico import make_tokenizer
 
 ROWS = [{"input": f"wake me up at {n}", "output": f"alarm_set, {n}"} for n in ("nine", "ten")]
@@ -102,8 +102,7 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsy
     folder.mkdir()
     loaded.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
-    chat = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
-    task = source(tmp_path, [{"messages": chat}]).path
+    task = source(tmp_path, [{"messages": [USER, ANSWER]}]).path
     out = printed(capsys, "data", task, "--tokenizer", folder)
     assert "read as chats (messages)" in out
     assert f"The chat template of {folder} writes the prompts." in out

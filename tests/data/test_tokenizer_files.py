@@ -150,8 +150,3 @@ def test_the_model_encodes_as_the_ranks_do(text):
     tokenizer = Tokenizer(bpe(ranks))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     assert tokenizer.encode(text).ids == [ranks[part] for part in parts]
-
-
-def test_llama3_and_qwen2_share_the_published_number_of_strings(real_tokenizer):
-    llama3, qwen2 = (set(real_tokenizer(n).vocabulary()) - {b""} for n in ("llama3", "qwen2"))
-    assert len(llama3 & qwen2) == 109566

@@ -100,7 +100,6 @@ def test_a_text_that_grows_is_encoded_as_in_one_go(real_tokenizer, name):
 
 def test_sizes_and_intersection_are_those_of_tables_4_and_5(real_tokenizer):
     llama, qwen = real_tokenizer("llama3"), real_tokenizer("qwen2")
-    assert (len(llama.vocabulary()), len(qwen.vocabulary())) == (128_256, 151_646)
     assert len(real_tokenizer("mistral-v3").vocabulary()) == 32_768
     pair = pairing(llama, qwen, ["hello world"])
     assert pair.shared == 109_566

@@ -18,7 +18,6 @@ from tests.vocab.marked import KINDS
 from tests.vocab.test_round_trips import BYTE_LEVEL, TEXT
 from tests.vocab.tiny import END, TEXTS, TOOL, added, tokenizer
 
-ALL = [*BYTE_LEVEL, *KINDS]
 TASK = TEXTS[2:4]
 
 
@@ -33,7 +32,7 @@ def least(base: LoadedTokenizer, texts: list[str] = TASK) -> Trimmed:
     return trim(base, texts, int(str(raised.value).split()[-3]))
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", [*BYTE_LEVEL, *KINDS])
 def test_the_task_keeps_its_tokens_in_order_and_other_texts_their_text(kind):
     base = base_of(kind)
     made = least(base)

@@ -10,8 +10,6 @@ from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Settings
 from tasc.environment import environment
 
-SECONDS = dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1)
-
 
 def make_cell(**changes: Any) -> Cell:
     """Return figures of one sample that is its reference, but for ``changes``."""
@@ -33,7 +31,7 @@ def make_cell(**changes: Any) -> Cell:
         "drafted": 0,
         "accepted": 0,
         "canonical": 1.0,
-        "seconds": SECONDS,
+        "seconds": dict.fromkeys(("prefill", "draft", "forward", "verify", "commit"), 0.1),
         "lossless": {"against": "ar", "identical": 1, "of": 1, "match_rate": 1.0},
         "quality": {"exact_match": 1.0},
         "outputs": [{"text": "x", "tokens": 1, "steps": 1, "ms": (1.0,)}],

@@ -39,7 +39,6 @@ def fail(output: Path, name: str, *, in_work: bool = False) -> None:
 
 
 def make(output: Path, text: str = "hello", step: Step = STEP, *, force: bool = False) -> None:
-    """Make an artefact of one file."""
     with create(output, step, force=force, seed=3) as workspace:
         (workspace.folder / "data.txt").write_text(text)
 

@@ -2,14 +2,10 @@
 
 import io
 import time
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 from tasc_cli import _console, _progress
-from tasc_cli.commands import finetune
-
-from tasc.training.core.schedule import TrainReport
 
 COLUMNS = ["model", "method", "ms", "tokens", "lossless", "tok.acc"]
 ROW = ["tuned [/b] :x:", "tasc-spec:width=1,budget=8", "1234.56", "25.10", "8/8", "0.512"]
@@ -36,26 +32,6 @@ def test_a_narrow_table_folds_texts_and_never_figures(shown):
     assert all(len(line) <= 60 for line in text.splitlines())
     assert all(cell in text for cell in (*COLUMNS, *ROW[2:]))
     assert ROW[1] not in text
-
-
-def test_a_training_says_how_many_examples_it_cut(capsys):
-    report = TrainReport(
-        steps=2,
-        losses=(2.0, 1.5),
-        evaluations=(),
-        tokens=9,
-        targets=9,
-        seconds=1.0,
-        trainable_parameters=10,
-        total_parameters=1000,
-        cut_examples=0,
-        kept_step=2,
-        stopped_early=False,
-    )
-    finetune.show(report)
-    assert "cut" not in capsys.readouterr().out
-    finetune.show(replace(report, cut_examples=1234))
-    assert "1,234 examples were too long and lost text" in capsys.readouterr().out
 
 
 def test_where_there_is_no_terminal_lines_tell_the_progress(capsys, monkeypatch):

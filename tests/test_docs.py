@@ -39,7 +39,6 @@ PRIVATE = re.compile(
 
 
 def prose(markdown: str) -> str:
-    """Return a page without its code."""
     return re.sub(r"````.*?````|```.*?```|`[^`\n]*`", "", markdown, flags=re.DOTALL)
 
 
@@ -57,7 +56,6 @@ def site() -> dict[str, str]:
 
 
 def anchors(markdown: str) -> set[str]:
-    """Return the anchors of all headings."""
     found = set()
     for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M):
         named = re.search(r"\{ *#([\w-]+) *\}", heading)

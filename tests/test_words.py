@@ -25,12 +25,10 @@ KEPT = {"budget", "budgets", "row", "rows"}
 
 
 def private(text: str) -> set[str]:
-    """Return the private words in ``text``."""
     return {found[0].lower() for found in PRIVATE.finditer(text)} - KEPT
 
 
 def helps() -> Iterator[tuple[str, str]]:
-    """Yield the help of every command and option."""
     for name, command in COMMANDS.items():
         yield name, command.help or ""
         for parameter in command.params:

@@ -162,10 +162,3 @@ def test_tuning_needs_no_model_and_never_chooses_worse_than_the_default(
     assert result["split"] == "validation"
     assert parse(best["method"]).budget == 12
     assert best["steps_per_output"] == min(t["steps_per_output"] for t in result["trials"])
-
-
-def test_bench_refuses_an_adapter_without_a_plain_model(capsys, massive, base, tmp_path):
-    adapter, short = tmp_path / "adapter-only", ("--epochs", 0.2, "--limit", 64)
-    done(capsys, "finetune", massive, "--model", base, *short, "--output", adapter)
-    bench = ("bench", massive, "--model", adapter, "--limit", 2)
-    assert "--merge" in refused(capsys, *bench, "--output", tmp_path / "bench-2")

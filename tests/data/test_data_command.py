@@ -22,11 +22,6 @@ ROWS = [{"input": f"wake me up at {n}", "output": f"alarm_set, {n}"} for n in ("
 STEERING = "\x1b[31m\u202e"
 
 
-@pytest.fixture(scope="module")
-def plain(tokenizer):
-    return tokenizer.path
-
-
 @pytest.fixture
 def task(tmp_path):
     return source(tmp_path, ROWS).path
@@ -66,21 +61,23 @@ def test_what_a_training_would_cut_is_shown_and_counted(tmp_path, tokenizer, mos
     assert found.cuts.unfinished == 1
 
 
-def test_of_a_long_text_the_cut_tokens_nearest_to_the_others_are_listed(capsys, tmp_path, plain):
+def test_of_a_long_text_the_cut_tokens_nearest_to_the_others_are_listed(
+    capsys, tmp_path, tokenizer
+):
     rows = [{"input": "a" * 5000, "output": "b"}, {"input": "c", "output": "d" * 5000}]
     task = source(tmp_path, rows).path
-    found = inspected(task, plain, max_length=40)
+    found = inspected(task, tokenizer.path, max_length=40)
     assert [len(sample.tokens) for sample in found.samples] == [1040, 1041]
     assert [sample.unlisted for sample in found.samples] == [3963, 3962]
     assert {t.text for t in found.samples[0].tokens} == {"a", "b", "\n", "<|endoftext|>"}
     assert found.samples[1].tokens[-1].text == "d"
-    out = printed(capsys, "data", task, "--tokenizer", plain, "--max-length", 40)
+    out = printed(capsys, "data", task, "--tokenizer", tokenizer.path, "--max-length", 40)
     assert "… 3,963 more tokens at the ends are cut …" in out
 
 
-def test_bytes_that_are_no_character_are_written_as_bytes(tmp_path, plain):
+def test_bytes_that_are_no_character_are_written_as_bytes(tmp_path, tokenizer):
     task = source(tmp_path, [{"input": "x", "output": "é"}]).path
-    texts = [token.text for token in inspected(task, plain).samples[0].tokens]
+    texts = [token.text for token in inspected(task, tokenizer.path).samples[0].tokens]
     assert texts == ["x", "\n", "\\xc3", "\\xa9", "<|endoftext|>"]
 
 
@@ -95,8 +92,8 @@ def test_outputs_that_the_tokenizer_rewrites_are_counted(tmp_path, capsys):
     assert "1 of 3 outputs change when encoded" in out
 
 
-def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsys):
-    loaded = load_tokenizer(str(plain)).tokenizer
+def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, tokenizer, capsys):
+    loaded = load_tokenizer(str(tokenizer.path)).tokenizer
     loaded.add_special_tokens([AddedToken(m, special=True) for m in ("<|im_start|>", "<|im_end|>")])
     folder = tmp_path / "chatty"
     folder.mkdir()
@@ -109,11 +106,11 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, plain, capsy
     assert "<|im_end|>│\\n\n    <|im_start|>│" in out
     assert "4│<|im_end|>" in out
     said = "choose a tokenizer with one, or pass --template"
-    assert said in refused(capsys, "data", task, "--tokenizer", plain)
+    assert said in refused(capsys, "data", task, "--tokenizer", tokenizer.path)
 
 
-def test_without_a_terminal_a_line_says_what_colour_would_say(task, plain, capsys):
-    out = printed(capsys, "data", task, "--tokenizer", plain, "--max-length", 12)
+def test_without_a_terminal_a_line_says_what_colour_would_say(task, tokenizer, capsys):
+    out = printed(capsys, "data", task, "--tokenizer", tokenizer.path, "--max-length", 12)
     assert "\x1b" not in out
     lines = out.splitlines()
     names = [line.partition(" (")[0] for line in lines if line[:2] == "  " != line[2:4]]
@@ -138,16 +135,16 @@ def test_a_terminal_gets_colours_and_no_separators(capsys, monkeypatch):
     assert capsys.readouterr().out == "    alarm│_set\n"
 
 
-def test_what_would_steer_a_terminal_is_spelled_out(tmp_path, plain, capsys):
+def test_what_would_steer_a_terminal_is_spelled_out(tmp_path, tokenizer, capsys):
     task = source(tmp_path, [{"input": STEERING, "output": STEERING}]).path
-    out = printed(capsys, "data", task, "--tokenizer", plain)
+    out = printed(capsys, "data", task, "--tokenizer", tokenizer.path)
     assert not set(out) & {"\x1b", "\u202e"}
     assert "\\x1b" in out
 
 
-def test_long_examples_are_shown_by_both_ends(tmp_path, plain, capsys):
+def test_long_examples_are_shown_by_both_ends(tmp_path, tokenizer, capsys):
     task = source(tmp_path, [{"input": "b" * 3000, "output": "c" * 4}]).path
-    command = ("data", task, "--tokenizer", plain, "--max-length", 9000)
+    command = ("data", task, "--tokenizer", tokenizer.path, "--max-length", 9000)
     out = printed(capsys, *command)
     assert "tokens not shown" in out
     assert len(out) < 6000
@@ -155,13 +152,13 @@ def test_long_examples_are_shown_by_both_ends(tmp_path, plain, capsys):
     assert len(found["samples"][0]["tokens"]) == 3006
 
 
-def test_a_split_that_is_not_there_is_refused(task, plain):
+def test_a_split_that_is_not_there_is_refused(task, tokenizer):
     with pytest.raises(InputError, match="no split 'test'; it has train: choose one"):
-        inspected(task, plain, split="test")
+        inspected(task, tokenizer.path, split="test")
 
 
-def test_nothing_is_written(task, plain, capsys, tmp_path, monkeypatch):
+def test_nothing_is_written(task, tokenizer, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    printed(capsys, "data", task, "--tokenizer", plain)
+    printed(capsys, "data", task, "--tokenizer", tokenizer.path)
     assert sorted(tmp_path.rglob("*")) == before

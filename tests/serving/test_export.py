@@ -256,7 +256,6 @@ def test_a_model_that_names_a_kernel_repository_is_not_exported(tmp_path, base, 
 
 
 def broken(base, folder, how):
-    """Copy a model and break it."""
     config = {
         "vocabulary": {"vocab_size": 2**40},
         "layers": {"num_hidden_layers": 10**9},

@@ -64,7 +64,6 @@ def mended() -> bool:
 
 
 def ids(answers: list[Any]) -> list[list[int]]:
-    """Return the tokens of each answer."""
     return [list(answer.outputs[0].token_ids) for answer in answers]
 
 

@@ -7,17 +7,14 @@ from tasc.errors import InputError
 
 
 def refuse(said: str) -> None:
-    """Raise an error of the user."""
     raise InputError(f"{said}: choose another")
 
 
 def fail(said: str) -> None:
-    """Raise an error of the program."""
     raise LookupError(said)
 
 
 def kill(_said: str) -> None:
-    """End without a word."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

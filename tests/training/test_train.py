@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from cli.commands.finetune import show
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training.finetuned import Start
@@ -30,6 +32,13 @@ def test_training_lowers_the_loss_on_held_out_examples(result):
     assert last.loss < first.loss
     assert result.report.trainable_parameters < result.report.total_parameters / 4
     assert json.loads(json.dumps(result.report.to_dict()))["steps"] == 10
+
+
+def test_a_training_says_how_many_examples_it_cut(result, capsys):
+    show(result.report)
+    assert "too long" not in capsys.readouterr().out
+    show(dataclasses.replace(result.report, cut_examples=1234))
+    assert "1,234 examples were too long and lost text" in capsys.readouterr().out
 
 
 def test_vanilla_transformers_loads_the_merged_model_and_its_tokenizer(result, tmp_path):

@@ -161,7 +161,6 @@ def _from_file(path: str, kind: str, normalizer: str) -> LoadedTokenizer:
 
 
 def main(folder: str, count: str) -> None:
-    """Write the table."""
     texts = strings(int(count))
     families = {}
     for family in FAMILIES:

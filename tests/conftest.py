@@ -66,6 +66,14 @@ def target() -> "Target":
     return Target(build_model())
 
 
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of TASC's cache, which is of this test alone and not there yet."""
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache/tasc"
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data sets: $TASC_DATA, or shared/data beside the checkout."""

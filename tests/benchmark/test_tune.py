@@ -112,14 +112,13 @@ def test_a_setting_is_spelled_as_a_bench_reads_it():
 
 
 def test_analyze_times_the_model_and_names_the_best_setting(
-    capsys, task, base, tmp_path, monkeypatch
+    capsys, task, base, tmp_path, own_cache
 ):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     given = ("--model", base, "--budget", 20, "--output", tmp_path / "a")
     out = printed(capsys, "analyze", task, *given)
     assert "speed-up" in out
     assert "the prefill and the end token" in out
-    assert list((tmp_path / "cache" / "tasc").glob("cost-*.json"))
+    assert list(own_cache.glob("cost-*.json"))
     drafting = json.loads((tmp_path / "a" / "analysis.json").read_text())["drafting"]
     assert drafting["cost"]["sizes"][0] == 1
     method = drafting["best"]["method"]

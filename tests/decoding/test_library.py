@@ -23,8 +23,7 @@ from tasc.models.static import target_from_model
 from tests.pico import ARCHITECTURES, TEXTS, build_model
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
-
-
+FOREIGN = (320, 10**6, -1)  # no ids of this tokenizer
 SLOW = [pytest.param(architecture, marks=pytest.mark.slow) for architecture in ARCHITECTURES[2:]]
 
 
@@ -35,14 +34,9 @@ def model(request):
 
 
 @pytest.fixture(scope="module")
-def tokenizer(fast_tokenizer):
-    return fast_tokenizer
-
-
-@pytest.fixture(scope="module")
-def ours(model, tokenizer):
+def ours(model, fast_tokenizer):
     """tasc.generate, of 24 tokens unless more or fewer are given."""
-    return partial(tasc.generate, model, tokenizer, max_new_tokens=24)
+    return partial(tasc.generate, model, fast_tokenizer, max_new_tokens=24)
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +48,9 @@ def theirs(model):
 
 
 @pytest.fixture(scope="module")
-def one(tokenizer):
+def one(fast_tokenizer):
     """The first prompt."""
-    return tokenizer(PROMPTS[0], return_tensors="pt")
+    return fast_tokenizer(PROMPTS[0], return_tensors="pt")
 
 
 def texts(done):
@@ -73,14 +67,14 @@ def part_of(text):
 
 
 @pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1,budget=12"])
-def test_generate_gives_what_transformers_gives(ours, theirs, tokenizer, drafter):
+def test_generate_gives_what_transformers_gives(ours, theirs, fast_tokenizer, drafter):
     expected = []
     for prompt in PROMPTS:
-        inputs = tokenizer(prompt, return_tensors="pt")
+        inputs = fast_tokenizer(prompt, return_tensors="pt")
         expected.append(theirs(inputs)[0, inputs["input_ids"].shape[1] :].tolist())
     done = ours(PROMPTS, drafter, None if drafter == "ar" else expected)
     assert tokens(done) == expected
-    assert texts(done) == [tokenizer.decode(e, skip_special_tokens=True) for e in expected]
+    assert texts(done) == [fast_tokenizer.decode(e, skip_special_tokens=True) for e in expected]
     assert drafter == "ar" or sum(sum(c.generation.accepted) for c in done) > 0
     assert all(len(c.timeline.steps) == len(c.generation.accepted) for c in done)
 
@@ -91,20 +85,20 @@ def test_prompts_that_begin_alike_give_what_each_gives_alone(ours):
     assert tokens(together) == [tokens(ours([p], max_new_tokens=12))[0] for p in prompts]
 
 
-def test_a_corpus_of_texts_no_corpus_and_prompts_of_ids_give_the_same(ours, tokenizer):
-    ids = [tokenizer(p)["input_ids"] for p in PROMPTS]
+def test_a_corpus_of_texts_no_corpus_and_prompts_of_ids_give_the_same(ours, fast_tokenizer):
+    ids = [fast_tokenizer(p)["input_ids"] for p in PROMPTS]
     plain = texts(ours(PROMPTS, "ar", max_new_tokens=12))
     assert texts(ours(ids, corpus=TEXTS, max_new_tokens=12)) == plain
     assert texts(ours(PROMPTS, max_new_tokens=12)) == plain
 
 
 def test_drafts_end_with_the_tokenizers_end_token_among_several(
-    model, tokenizer, theirs, one, monkeypatch
+    model, fast_tokenizer, theirs, one, monkeypatch
 ):
-    end, others = tokenizer.eos_token_id, [5, 7]
+    end, others = fast_tokenizer.eos_token_id, [5, 7]
     monkeypatch.setattr(model.generation_config, "eos_token_id", [others[0], end, others[1]])
-    assert end_ids(model, tokenizer.eos_token_id) == (end, *others)
-    method = tasc.custom_generate("tasc-spec:p_min=1", [[1, 2]], tokenizer)
+    assert end_ids(model, fast_tokenizer.eos_token_id) == (end, *others)
+    method = tasc.custom_generate("tasc-spec:p_min=1", [[1, 2]], fast_tokenizer)
     theirs(one, custom_generate=method)
     assert list(method.factories) == [end]
 
@@ -148,22 +142,21 @@ def test_batches_obey_the_rules_of_each_prompt(ours, drafter):
         assert [c.generation.finish for c in together] == [c.generation.finish for c in alone]
 
 
-def test_an_adaptive_budget_is_obeyed_alone_and_in_batches(ours, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_an_adaptive_budget_is_obeyed_alone_and_in_batches(ours, own_cache):
     plain = texts(ours(PROMPTS, "ar"))
     for size in (1, 2):
         found = ours(PROMPTS, "tasc-spec:p_min=1,budget=auto", TEXTS, batch_size=size)
         assert texts(found) == plain
-    assert list((tmp_path / "tasc").glob("cost-*.json"))
+    assert list(own_cache.glob("cost-*.json"))
 
 
-def test_the_models_are_given_back_as_they_were(model, tokenizer, ours):
+def test_the_models_are_given_back_as_they_were(model, fast_tokenizer, ours):
     draft = build_model("llama").train()
     model.train()
     model.model.layers[0].eval()
     modes = [m.training for m in model.modules()]
     own, others = model.config._attn_implementation, draft.config._attn_implementation
-    ours(PROMPTS[:1], "standard", draft_model=draft, draft_tokenizer=tokenizer)
+    ours(PROMPTS[:1], "standard", draft_model=draft, draft_tokenizer=fast_tokenizer)
     assert draft.config._attn_implementation == others != "tasc"
     assert all(m.training for m in draft.modules())
     assert model.config._attn_implementation == own != "tasc"
@@ -185,8 +178,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-def test_custom_generate_returns_what_generate_returns(theirs, tokenizer, options):
-    inputs = tokenizer(PROMPTS, return_tensors="pt", padding=True)
+def test_custom_generate_returns_what_generate_returns(theirs, fast_tokenizer, options):
+    inputs = fast_tokenizer(PROMPTS, return_tensors="pt", padding=True)
     expected = theirs(inputs, **options)
     method = tasc.custom_generate("tasc-spec:p_min=1,budget=12", expected.tolist())
     options = options | {"custom_generate": method}
@@ -197,10 +190,10 @@ def test_custom_generate_returns_what_generate_returns(theirs, tokenizer, option
     assert torch.equal(as_object.sequences, expected)
 
 
-def test_custom_generate_obeys_stopping_criteria(theirs, tokenizer, one):
+def test_custom_generate_obeys_stopping_criteria(theirs, fast_tokenizer, one):
     length = one["input_ids"].shape[1]
-    stop = part_of(tokenizer.decode(theirs(one)[0, length:]))
-    rules = StoppingCriteriaList([StopStringCriteria(tokenizer, [stop])])
+    stop = part_of(fast_tokenizer.decode(theirs(one)[0, length:]))
+    rules = StoppingCriteriaList([StopStringCriteria(fast_tokenizer, [stop])])
     expected = theirs(one, stopping_criteria=rules)
     method = tasc.custom_generate("tasc-spec:p_min=1", [expected[0, length:].tolist()])
     assert torch.equal(theirs(one, stopping_criteria=rules, custom_generate=method), expected)
@@ -238,9 +231,9 @@ def test_custom_generate_refuses_what_it_would_do_differently(model, theirs, one
 
 @pytest.mark.parametrize(("end", "message"), [(None, "end token"), ("<end>", "token id 320")])
 def test_a_corpus_and_labels_need_an_end_token_of_the_model(
-    model, tokenizer, end, message, monkeypatch
+    model, fast_tokenizer, end, message, monkeypatch
 ):
-    other = deepcopy(tokenizer)
+    other = deepcopy(fast_tokenizer)
     other.add_tokens(["<end>"])
     monkeypatch.setattr(model.generation_config, "eos_token_id", None)
     other.eos_token = end
@@ -248,9 +241,6 @@ def test_a_corpus_and_labels_need_an_end_token_of_the_model(
         tasc.generate(model, other, PROMPTS, corpus=TEXTS, max_new_tokens=2)
     with pytest.raises(InputError, match=message):
         tasc.choose(model, other, PROMPTS, ["a", "b"])
-
-
-FOREIGN = (320, 10**6, -1)  # no ids of this tokenizer
 
 
 @pytest.mark.parametrize(

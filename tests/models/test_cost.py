@@ -18,12 +18,6 @@ LINE = CostModel((1, 64), (0.010, 0.073))  # 1 ms per token, and 9
 TOKENS = np.arange(1, 65)
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "tasc"
-
-
 def test_times_are_interpolated_and_continued_beyond_the_last_size():
     assert CURVE.at([1, 2, 3, 4, 6]).tolist() == pytest.approx([0.010, 0.010, 0.013, 0.016, 0.022])
     assert CURVE.at(3).shape == ()
@@ -73,7 +67,7 @@ def test_a_model_with_few_positions_is_measured_with_what_it_has():
     assert (cost.context, cost.sizes) == (32, (1, 2, 4, 8, 12, 16, 24, 32))
 
 
-def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, cache, monkeypatch):
+def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, own_cache, monkeypatch):
     calls = []
     monkeypatch.setattr(cost, "measure", lambda _: calls.append("") or CURVE)
     assert measured_cost(target) == CURVE
@@ -85,28 +79,27 @@ def test_a_curve_is_measured_once_for_a_model_and_again_for_another(target, cach
     monkeypatch.setattr("tasc.models.cost.torch.get_num_threads", lambda: 77)
     measured_cost(target)
     assert len(calls) == 4
-    assert sorted({p.suffix for p in cache.iterdir()}) == [".json"], "a temporary file was left"
+    assert sorted({p.suffix for p in own_cache.iterdir()}) == [".json"], "a temporary file was left"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"sizes": [1, 2], "seconds": [2, 1]}', "\x00"])
-def test_a_damaged_file_is_measured_again(target, cache, monkeypatch, text):
+def test_a_damaged_file_is_measured_again(target, own_cache, monkeypatch, text):
     monkeypatch.setattr(cost, "measure", lambda _: CURVE)
     measured_cost(target)
-    (file,) = cache.iterdir()
+    (file,) = own_cache.iterdir()
     file.write_text(text)
     assert measured_cost(target) == CURVE
     assert json.loads(file.read_text())["sizes"] == [1, 2, 4]
 
 
-def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, cache, monkeypatch):
+def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, own_cache, monkeypatch):
     monkeypatch.setattr(cost, "measure", lambda _: CURVE)
-    cache.write_text("")
+    own_cache.write_text("")
     assert measured_cost(target) == CURVE
 
 
-def test_the_cache_lies_where_the_user_says(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "tasc"
+def test_the_cache_lies_where_the_user_says(own_cache, monkeypatch):
+    assert cache_folder() == own_cache
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder().parts[-2:] == (".cache", "tasc")
 
@@ -171,10 +164,7 @@ def test_without_forwards_and_with_a_clock_that_stands_still_it_is_the_curve():
     assert cost.at(TOKENS).tolist() == LINE.at(TOKENS).tolist()
 
 
-forwards = st.lists(st.tuples(st.integers(1, 64), st.floats(1e-4, 1.0)), min_size=1, max_size=40)
-
-
-@given(forwards)
+@given(st.lists(st.tuples(st.integers(1, 64), st.floats(1e-4, 1.0)), min_size=1, max_size=40))
 def test_times_never_fall_and_hope_is_never_above_them(seen):
     cost = learnt(*seen)
     times, hoped = cost.at(TOKENS), cost.optimistic(TOKENS)

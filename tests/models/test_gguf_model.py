@@ -25,12 +25,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import TEXTS, make_base
 
 gguf = pytest.importorskip("gguf", reason="the extra llama-cpp is not installed")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/tasc/models"
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def exported(tmp_path: Path, architecture="llama", weights="f32", **shape) -> tuple[Path, Path]:
@@ -165,18 +160,18 @@ def test_llama_3_positions_are_recognised_by_their_factors(tmp_path):
         convert(tmp_path / "n.gguf", tmp_path)
 
 
-def test_a_file_is_converted_once_and_nothing_is_left_of_a_failure(tmp_path, cache, monkeypatch):
+def test_a_file_is_converted_once_and_nothing_is_left_of_a_failure(tmp_path, own_cache):
     _, file = exported(tmp_path)
     first = model_folder(str(file))
     written = {path: path.stat().st_mtime_ns for path in first.iterdir()}
     moved = file.rename(tmp_path / "moved.gguf")
     assert model_folder(str(moved)) == first
     assert {path: path.stat().st_mtime_ns for path in first.iterdir()} == written
-    assert [path.name for path in cache.iterdir()] == [first.name]
+    assert [path.name for path in (own_cache / "models").iterdir()] == [first.name]
     broken = small(tmp_path / "m.gguf", **{"llama.expert_count": 8})
     with pytest.raises(InputError, match="has experts, which tasc does not read"):
         model_folder(str(broken))
-    assert [path.name for path in cache.iterdir()] == [first.name]
+    assert [path.name for path in (own_cache / "models").iterdir()] == [first.name]
 
 
 def test_several_files_of_weights_make_one_model(tmp_path, monkeypatch):

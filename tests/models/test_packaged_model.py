@@ -13,10 +13,7 @@ from tests.models.test_gguf_model import assert_same, exported
 from tests.pico import make_base
 from tests.recipes import ROWS, write
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def packaged_model(tmp_path, monkeypatch, *, damaged=False):

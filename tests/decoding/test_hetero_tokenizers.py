@@ -4,6 +4,9 @@ Targets are byte-level; drafters lose spaces and letter case, know few letters, 
 or share nothing with the target.
 """
 
+from functools import partial
+from string import ascii_lowercase
+
 import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -15,17 +18,18 @@ from tasc.decoding.verify import verifier
 from tasc.errors import InputError
 from tasc.tokenizer.alignment import Encoder
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tests.decoding.outputs import generate, resources_of
 from tests.pico import build_model
 from tests.tiers import spread
 
 WORDS = ["wake", "me", "up", "at", "nine", "intent", "play", "some", "jazz", "music", "i", ":"]
 
 
-def lowercase_words() -> Tokenizer:
-    """Whole words in lower case; all else is unknown; spaces are lost."""
-    vocabulary = {w: i for i, w in enumerate(["<unk>", "<end>", *WORDS])}
+def whole_words(*words: str, normalizer: normalizers.Normalizer | None = None) -> Tokenizer:
+    """Whole words; all else is unknown; spaces are lost."""
+    vocabulary = {w: i for i, w in enumerate(["<unk>", "<end>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens(["<end>"])
     return tokenizer
@@ -33,13 +37,7 @@ def lowercase_words() -> Tokenizer:
 
 def word_pieces() -> Tokenizer:
     """As BERT has them: "##" inside words, accents and case lost."""
-    pieces = [
-        "[UNK]",
-        "<end>",
-        *WORDS,
-        *"abcdefghijklmnopqrstuvwxyz",
-        *(f"##{c}" for c in "aeinst"),
-    ]
+    pieces = ["[UNK]", "<end>", *WORDS, *ascii_lowercase, *(f"##{c}" for c in "aeinst")]
     tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(dict.fromkeys(pieces))}))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -63,21 +61,14 @@ def byte_fallback(letters: str = "▁aeinotpukm") -> Tokenizer:
     return tokenizer
 
 
-def strangers() -> Tokenizer:
-    """Three long strings that are no token of the target, and no bytes."""
-    vocabulary = {w: i for i, w in enumerate(["<unk>", "<end>", "wakememe", "漢字漢", "qqqqqqqq"])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.add_special_tokens(["<end>"])
-    return tokenizer
-
-
 KINDS = {
-    "lower case": lowercase_words,
+    "lower case": partial(whole_words, *WORDS, normalizer=normalizers.Lowercase()),
     "word pieces": word_pieces,
     "byte fallback": byte_fallback,
-    "nothing shared": strangers,
+    # Long strings that are no token of the target, and no bytes.
+    "nothing shared": partial(whole_words, "wakememe", "漢字漢", "qqqqqqqq"),
 }
+PROMPTS = ("Wake ME  up, at nine.\n", "é 漢字 😀", "\t", " a")
 METHODS = ("slem:confidence=0", "tli:confidence=0", "union:confidence=0", "slrs:confidence=0")
 
 
@@ -86,9 +77,6 @@ def source(kind: str) -> DraftSource:
     tokenizer = LoadedTokenizer(KINDS[kind](), kind, {"tokenizer_config.json": config})
     model = build_model("llama", vocabulary=len(tokenizer.vocabulary()), tied=False, hidden=32)
     return DraftSource(tokenizer, model)
-
-
-PROMPTS = ("Wake ME  up, at nine.\n", "é 漢字 😀", "\t", " a")
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +99,7 @@ def test_output_is_the_targets_own_with_any_drafter(target, tokenizer, plain, ki
 
 def decode(target, tokenizer, draft, text, prompt, sampling=None, rule="greedy"):
     method = parse(text)
-    resources = Resources(
-        [prompt], 0, target=target, tokenizer=tokenizer, draft=draft, sampling=sampling
-    )
+    resources = resources_of(target, tokenizer, [prompt], draft=draft, sampling=sampling)
     verify = verifier(rule, sampling or Sampling())
     request = Request(prompt, method.prepare(resources), verify=verify)
     (made,) = generate_all(target, [request], max_new_tokens=24, end_ids=(0,), budget=method.budget)
@@ -121,7 +107,7 @@ def decode(target, tokenizer, draft, text, prompt, sampling=None, rule="greedy")
 
 
 def test_standard_refuses_two_vocabularies(target, tokenizer):
-    resources = Resources([], 0, target=target, tokenizer=tokenizer, draft=source("byte fallback"))
+    resources = resources_of(target, tokenizer, draft=source("byte fallback"))
     with pytest.raises(InputError, match="needs one vocabulary, but the target has 320 tokens"):
         parse("standard").prepare(resources)
 
@@ -138,24 +124,14 @@ def test_drafts_of_a_corpus_come_true(target, tokenizer, kind):
     expected = decode(target, tokenizer, None, "ar", ids)
     source_of = DraftSource(source(kind).tokenizer) if kind != "bytes" else None
     for text in ("slem", "slrs"):
-        method = parse(text)
-        resources = Resources(
-            [expected] * 3, 0, target=target, tokenizer=tokenizer, draft=source_of
-        )
-        request = Request(ids, method.prepare(resources))
-        (done,) = generate_all(target, [request], max_new_tokens=24, budget=8)
+        resources = resources_of(target, tokenizer, [expected] * 3, draft=source_of)
+        drafter = parse(text).prepare(resources)()
+        done = generate(target, drafter, ids, max_new_tokens=24, budget=8)
         assert done.tokens.tolist() == expected.tolist()
         assert sum(done.accepted) > 0
 
 
-def test_options_are_checked():
-    for text in ("slem:lookahead=-1", "tli:confidence=2", "slrs:floor=1", "slrs:nodes=-1"):
-        with pytest.raises(InputError, match=text.partition(":")[2].partition("=")[0]):
-            parse(text)
-
-
 def test_the_word_pieces_really_lose_something():
-    """What the tests above are about: these tokenizers are not injective."""
     for kind in ("lower case", "word pieces"):
         tokenizer = source(kind).tokenizer
         ids = tokenizer.encode(["Wake  me"]).tokens

@@ -178,9 +178,3 @@ def test_token_ids_that_do_not_fit_are_refused():
     for outputs, message in (([ints(1 << 20)], "token ids below"), ([], "no outputs")):
         with pytest.raises(InputError, match=message):
             build_index(outputs, 0, Counts())
-
-
-@pytest.mark.parametrize("strength", [-1.0, float("nan"), float("inf")])
-def test_a_strength_that_gives_no_distribution_is_refused(strength):
-    with pytest.raises(InputError, match="lie between 0 and"):
-        Counts(strength=strength)

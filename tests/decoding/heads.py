@@ -14,12 +14,6 @@ EAGLE_OPTIONS = EagleOptions(depth=4, width=3)
 NONE = np.empty(0, np.int32)
 
 
-def save_head(model, folder: Path, seed: int = 0) -> Path:
-    """Save an untrained head of ``model``."""
-    new_head(model, seed).save(folder)
-    return folder
-
-
 def save_taught(model, prompts: list[np.ndarray], outputs: list[np.ndarray], folder: Path) -> Path:
     """Save a head that has learnt the ``outputs`` of ``model`` after ``prompts``."""
     teach(model, [np.concatenate(pair) for pair in zip(prompts, outputs, strict=True)]).save(folder)

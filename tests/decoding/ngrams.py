@@ -1,13 +1,12 @@
 """N-gram drafters over small corpora, and how they are held to their slow definition."""
 
-from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-import tests.oracles
 from tasc._native import NgramDrafter, NgramIndex, NgramTable, RecycledLogits, SourceWeights
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.protocols import SOURCES
@@ -73,20 +72,12 @@ def sources_of(made):
     return [SOURCES[i] for i in made.sources()]
 
 
-@contextmanager
-def cutting(cut):
-    """Follow sources to shorter contexts down to a weight of ``cut``; 1 / 16 in native code."""
-    original = tests.oracles.CUT, sources.IGNORED
-    tests.oracles.CUT, sources.IGNORED = cut, cut / 2
-    try:
-        yield
-    finally:
-        tests.oracles.CUT, sources.IGNORED = original
-
-
 def slow_definition(known, outputs, prompt, steps, heard, cut):
-    """Return the distribution before each token of ``steps``, and the twin behind the last."""
-    with cutting(cut):
+    """Return the distribution before each token of ``steps``, and the twin behind the last.
+
+    Sources are followed to shorter contexts down to a weight of ``cut``; 1 / 16 in native code.
+    """
+    with mock.patch("tests.oracles.CUT", cut), mock.patch.object(sources, "IGNORED", cut / 2):
         slow, distributions = sources.Slow(twin(known), outputs, prompt, END), []
         for context, row in heard:
             slow.said.add(context, falling(row))

@@ -32,13 +32,7 @@ class Recycled:
             ranked = sorted(mean.items(), key=lambda entry: -entry[1])  # stable: older ones first
             self.rows[key] = {t: p for t, p in ranked[:KEPT] if p > 0}
 
-    def add_tree(
-        self,
-        context: Sequence[int],
-        tokens: Sequence[int],
-        parents: Sequence[int],
-        said: Sequence[Said],
-    ) -> None:
+    def add_tree(self, context, tokens, parents, said: Sequence[Said]) -> None:
         """Enter what a forward over a tree said: first after ``context``, then after each node."""
         contexts = [list(context)]
         for token, parent in zip(tokens, parents, strict=True):

@@ -21,12 +21,6 @@ def bucket(length: int) -> int:
     return next((b for b, most in enumerate(limits) if length <= most), LENGTHS - 1)
 
 
-def occurrences(text: Sequence[int], string: Sequence[int]) -> list[int]:
-    """The positions behind ``string`` in ``text``, in rising order."""
-    n = len(string)
-    return [i + n for i in range(len(text) - n + 1) if list(text[i : i + n]) == list(string)]
-
-
 @dataclass
 class Text:
     """A text, and the match of a sequence in it."""
@@ -46,10 +40,11 @@ class Text:
         return None if token == MARK else token
 
     def positions(self, string: Sequence[int]) -> list[int]:
-        """The positions behind ``string``, which lies within one sample."""
-        found, begin = list[int](), 0
+        """The positions behind ``string``, which lies within one sample, in rising order."""
+        found, begin, n = list[int](), 0, len(string)
         for sample in self.samples:
-            found += [begin + i for i in occurrences(sample, string)]
+            ends = range(n, len(sample) + 1)
+            found += [begin + i for i in ends if list(sample[i - n : i]) == list(string)]
             begin += len(sample)
         return found
 

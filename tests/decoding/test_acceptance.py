@@ -20,14 +20,9 @@ def drafts(draw):
     path = []
     for i, parent in enumerate(parents):
         path.append(claims[i] * (path[parent] if parent >= 0 else 1.0))
-    known = draw(st.booleans())
+    known = np.array(path, np.float32) if draw(st.booleans()) else None
     committed = draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
-    return (
-        ints(*tokens),
-        ints(*parents),
-        np.array(path, np.float32) if known else None,
-        ints(*committed),
-    )
+    return ints(*tokens), ints(*parents), known, ints(*committed)
 
 
 @given(st.lists(drafts(), min_size=1, max_size=6))

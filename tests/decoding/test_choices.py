@@ -1,5 +1,7 @@
 """Labels in one forward: equal to a forward per label, with ties, parts, batches and states."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -91,19 +93,12 @@ def test_tokens_that_all_prompts_share_are_read_once(monkeypatch):
         monkeypatch.setattr(choices, "_MOST_NODES", most)
         target, scorer = target_for(model), Labels(LABELS, END)
         target.share(begin)
-        forwards = watched(target, monkeypatch)
-        scores, _ = scorer.scores(target, prompts)
+        with mock.patch.object(target, "forward", wraps=target.forward) as forward:
+            scores, _ = scorer.scores(target, prompts)
         np.testing.assert_allclose(scores, expected, atol=1e-4)
-        assert all(int(positions.min()) >= len(begin) for _, _, positions, *_ in forwards)
+        assert all(int(call.args[2].min()) >= len(begin) for call in forward.call_args_list)
         others = scorer.scores(target, PROMPTS)[0]  # which do not begin so
         np.testing.assert_allclose(others[0], one_by_one(model, PROMPTS[0], LABELS), atol=1e-4)
-
-
-def watched(target, monkeypatch):
-    """Return the list of the arguments of all later forwards."""
-    seen, forward = [], target.forward
-    monkeypatch.setattr(target, "forward", lambda *given: (seen.append(given), forward(*given))[1])
-    return seen
 
 
 @given(

@@ -34,6 +34,7 @@ from tests.decoding.test_lossless import VARIANTS
 from tests.pico import build_model, continued
 
 LIMIT = 48
+SAMPLING = Sampling(1.5, seed=3)
 ONCE = [variants[-1] for variants in VARIANTS.values()] + ["tasc-spec:budget=70"]
 KINDS = {
     "schema": Constraint.of_schema(
@@ -57,20 +58,16 @@ class Masked(LogitsProcessor):
         return scores.masked_fill(~allowed, float("-inf"))
 
 
-def by_transformers(model, found, prompts):
-    return [
-        continued(model, prompt, LIMIT, logits_processor=[Masked(found, len(prompt))])
-        for prompt in prompts
-    ]
-
-
 @pytest.fixture(scope="module")
 def case(tmp_path_factory, tokenizer):
     """A target, prompts, a grammar with transformers' outputs for each kind, and a draft head."""
     model = build_model("llama")
     prompts = random_prompts(1, 5, 17)
     found = {kind: Grammar(of, tokenizer, (0,)) for kind, of in KINDS.items()}
-    outputs = {kind: by_transformers(model, of, prompts) for kind, of in found.items()}
+    outputs = {
+        kind: [continued(model, p, LIMIT, logits_processor=[Masked(of, len(p))]) for p in prompts]
+        for kind, of in found.items()
+    }
     head = save_taught(model, prompts, outputs["schema"], tmp_path_factory.mktemp("head"))
     return Target(model), prompts, found, outputs, head
 
@@ -114,9 +111,6 @@ def test_greedy_output_is_that_of_transformers_with_masks(case, text, kind, toke
         assert sum(sum(g.accepted) for g in done) > 0, "nothing determined was accepted"
     if method.name == "ar":
         assert sum(sum(g.drafted) for g in done) == 0
-
-
-SAMPLING = Sampling(1.5, seed=3)
 
 
 @pytest.mark.parametrize(

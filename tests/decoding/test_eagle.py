@@ -18,7 +18,7 @@ from tasc.errors import InputError
 from tasc.models.draft_head import new_head
 from tasc.models.target import Target
 from tests.decoding.heads import EAGLE_OPTIONS as OPTIONS
-from tests.decoding.heads import after_prefill, eagle, save_head, teach
+from tests.decoding.heads import after_prefill, eagle, teach
 from tests.decoding.outputs import generate, random_prompts
 from tests.decoding.scripted import ints, paths
 from tests.pico import ARCHITECTURES, build_model, continued
@@ -73,14 +73,11 @@ def distribution(model, head, sequence, path, vocabulary):
     hidden = model.base_model(input_ids=ids[None, :-1], use_cache=False).last_hidden_state[0]
     tokens = ids[1:]
     embedding = model.get_input_embeddings()
-    for token in [*path, None]:
-        n = len(tokens)
-        states = head(embedding(tokens)[None], hidden[None], torch.arange(n)[None])[0]
-        if token is None:
-            return vocabulary.logits(states[-1:]).log_softmax(-1)[0]
+    for n in range(len(path) + 1):
+        seen = torch.cat((tokens, torch.tensor(path[:n], dtype=tokens.dtype)))
+        states = head(embedding(seen)[None], hidden[None], torch.arange(len(seen))[None])[0]
         hidden = torch.cat((hidden, states[-1:]))
-        tokens = torch.cat((tokens, torch.tensor([token])))
-    raise AssertionError
+    return vocabulary.logits(states[-1:]).log_softmax(-1)[0]
 
 
 def tree_by_hand(model, head, sequence, vocabulary, options, budget):
@@ -198,7 +195,7 @@ def test_states_of_steps_without_a_draft_outlast_the_next_forward(model, outputs
 @pytest.mark.parametrize(("drafter", "name"), [("eagle:depth=2", "eagle"), (None, "mix")])
 def test_the_library_takes_a_head(outputs, tmp_path, drafter, name):
     model = build_model()
-    save_head(model, tmp_path)
+    new_head(model).save(tmp_path)
     prompt = outputs[0][0]
     fast = custom_generate(drafter, draft_head=tmp_path)
     assert fast.method.name == name

@@ -16,8 +16,8 @@ from tasc.decoding.drafters.heads.draft_vocab.frequent import (
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.source import pair_of
 from tasc.errors import InputError, IntegrityError
+from tasc.models.draft_head import new_head
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.decoding.heads import save_head
 from tests.decoding.outputs import generate, resources_of
 from tests.decoding.scripted import ints
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
@@ -54,8 +54,8 @@ def test_counts_that_count_no_tokens_are_refused(tokenizer, tmp_path, wrong):
 def test_a_draft_head_and_a_draft_model_draft_frequent_tokens_only(
     target, tokenizer, counts, tmp_path, text, nodes
 ):
-    head = save_head(target.model, tmp_path)
-    resources = resources_of(target, tokenizer, draft_head=head, token_counts=counts)
+    new_head(target.model).save(tmp_path)
+    resources = resources_of(target, tokenizer, draft_head=tmp_path, token_counts=counts)
     drafter = parse(text).prepare(resources)()
     generate(target, drafter, ints(5, 6, 7), max_new_tokens=3, budget=30)
     drafted = drafter.draft(nodes).tokens

@@ -45,6 +45,11 @@ def made():
     return {kind: _made(kind) for kind in KINDS}
 
 
+@pytest.fixture(scope="module")
+def loaded(made):
+    return made["base"]
+
+
 def ids_of(loaded, text):
     return loaded.encode([text]).tokens.tolist()
 
@@ -78,8 +83,7 @@ def test_a_mask_allows_exactly_the_tokens_that_verification_allows(made, kind):
     assert masks.complete
 
 
-def test_forced_tokens_are_those_of_every_valid_output(made):
-    loaded = made["base"]
+def test_forced_tokens_are_those_of_every_valid_output(loaded):
     found = grammar(loaded)
     forced = list(found.forced(found.matcher()))
     assert len(forced) > 3
@@ -87,8 +91,7 @@ def test_forced_tokens_are_those_of_every_valid_output(made):
         assert ids_of(loaded, text)[: len(forced)] == forced
 
 
-def test_a_path_leaves_the_state_unchanged(made):
-    loaded = made["base"]
+def test_a_path_leaves_the_state_unchanged(loaded):
     masks, row = Masks(grammar(loaded)), torch.zeros(len(loaded.vocabulary()))
     before = masks([], row)
     ids = ids_of(loaded, VALID["schema"][0])
@@ -176,9 +179,9 @@ def test_random_schemas_reach_every_valid_document_and_no_other(made, case, kind
     assert walk is None or is_valid(walk, schema)
 
 
-def test_without_the_engine_one_line_says_what_to_install(made, monkeypatch):
+def test_without_the_engine_one_line_says_what_to_install(loaded, monkeypatch):
     monkeypatch.setitem(sys.modules, "llguidance", None)
-    for use in (text_test, lambda given: Grammar(given, made["base"], (0,))):
+    for use in (text_test, lambda given: Grammar(given, loaded, (0,))):
         with pytest.raises(UnavailableError, match="pip install llguidance"):
             use(constraint("schema"))
 
@@ -192,9 +195,8 @@ def test_every_kind_is_read_from_its_option(tmp_path, kind):
     assert (read.kind, read.text) == (kind, of.text)
 
 
-def test_strings_become_a_grammar(made):
+def test_strings_become_a_grammar(loaded):
     strings = ['a "b"', "a", "naïve\n", "\\d+", *(f"a{i}" for i in range(3000))]
-    loaded = made["base"]
     found = Grammar(Constraint.of_strings(strings), loaded, (loaded.eos_id,))
     assert all(found.accepts(ids_of(loaded, text)) for text in strings[:9])
     assert not any(found.accepts(ids_of(loaded, text)) for text in ("", "b", "7", "aa"))
@@ -214,8 +216,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("schema", "reason"), HOSTILE)
-def test_a_schema_that_cannot_be_used_is_refused_in_one_line(made, schema, reason):
-    loaded = made["base"]
+def test_a_schema_that_cannot_be_used_is_refused_in_one_line(loaded, schema, reason):
     with pytest.raises(InputError) as error:
         Grammar(Constraint.of_schema(schema), loaded, (loaded.eos_id,))
     assert reason in str(error.value)
@@ -241,8 +242,8 @@ BOMBS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("schema", BOMBS, ids=range(len(BOMBS)))
-def test_a_large_schema_ends_in_bounded_time(made, schema):
-    loaded, begin = made["base"], time.monotonic()
+def test_a_large_schema_ends_in_bounded_time(loaded, schema):
+    begin = time.monotonic()
     try:
         found = Grammar(Constraint.of_schema(schema), loaded, (loaded.eos_id,))
         Masks(found)([], torch.zeros(len(loaded.vocabulary())))
@@ -271,16 +272,14 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, options, 
         read_constraint(**options)
 
 
-def test_a_schema_may_set_its_own_layout(made):
-    loaded = made["base"]
+def test_a_schema_may_set_its_own_layout(loaded):
     compact = SCHEMA | {"x-guidance": {"item_separator": ",", "key_separator": ":"}}
     found = Grammar(Constraint.of_schema(compact), loaded, (loaded.eos_id,))
     assert found.accepts(ids_of(loaded, '{"intent":"alarm_set","slots":{}}'))
     assert not found.accepts(ids_of(loaded, VALID["schema"][0]))
 
 
-def test_an_output_without_an_end_token_can_be_complete(made):
-    loaded = made["base"]
+def test_an_output_without_an_end_token_can_be_complete(loaded):
     masks = Masks(Grammar(constraint("schema"), loaded, ()))
     masks.extend(ids_of(loaded, VALID["schema"][0]))
     assert masks.complete
@@ -316,8 +315,7 @@ hostile = st.dictionaries(
 
 @settings(max_examples=COUNT, deadline=None)
 @given(hostile)
-def test_a_hostile_schema_gives_a_result_or_one_line(made, schema):
-    loaded = made["base"]
+def test_a_hostile_schema_gives_a_result_or_one_line(loaded, schema):
     try:
         found = Grammar(Constraint.of_schema(schema), loaded, (loaded.eos_id,))
     except InputError as error:

@@ -17,6 +17,7 @@ from tasc.tokenizer.loaded import Encoded
 from tests.cli import done
 from tests.decoding.scripted import ints
 from tests.oracles import MARK, counts_of
+from tests.recipes import write
 
 samples = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=12)
 
@@ -87,16 +88,14 @@ def test_a_text_that_is_none_is_refused():
 
 
 def rows(count):
-    return "".join(
-        f'{{"input": "{i}", "output": "play {i % 7} of {i % 5} songs"}}\n' for i in range(count)
-    )
+    return [{"input": str(i), "output": f"play {i % 7} of {i % 5} songs"} for i in range(count)]
 
 
 def test_merged_indexes_are_the_index_of_the_whole(capsys, tmp_path, tokenizer):
-    lines = rows(300).splitlines(keepends=True)
-    parts = {"whole": lines, "1": lines[:90], "2": lines[90:110], "3": lines[110:]}
+    whole = rows(300)
+    parts = {"whole": whole, "1": whole[:90], "2": whole[90:110], "3": whole[110:]}
     for name, part in parts.items():
-        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+        write(tmp_path / f"{name}.jsonl", part)
     given = ("--tokenizer", tokenizer.path, "--output")
     for name in ("whole", "1", "2"):
         done(capsys, "index", tmp_path / f"{name}.jsonl", *given, tmp_path / name)
@@ -125,8 +124,7 @@ def test_what_cannot_be_merged_is_refused_in_a_line(tmp_path, tokenizer):
 
 
 def test_an_index_is_there_after_its_temporary_folder_is_gone(tmp_path, tokenizer):
-    task = tmp_path / "task.jsonl"
-    task.write_text(rows(20))
+    task = write(tmp_path / "task.jsonl", rows(20))
     made = index(IndexOptions(source=str(task), tokenizer=tokenizer.path))
     assert not made.path.exists()
     made.save(tmp_path)

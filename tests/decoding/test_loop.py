@@ -14,14 +14,12 @@ from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.errors import InputError
+from tests.decoding.outputs import random_prompts
 from tests.pico import continued
 
 NEW_TOKENS = 40
+(PROMPT,) = random_prompts(9, seed=9)
 METHODS = ("ar", "tasc-spec:p_min=1", "tasc-spec:p_min=1,width=1,budget=7")
-
-
-def prompt(length: int = 9) -> np.ndarray:
-    return np.random.default_rng(length).integers(1, 320, length).astype(np.int32)
 
 
 def run(target, text, outputs, **options: Any):
@@ -30,12 +28,12 @@ def run(target, text, outputs, **options: Any):
     usual: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "budget": method.budget}
     limits = {name: options.pop(name, value) for name, value in usual.items()}
     factory = method.prepare(Resources(outputs, 0))
-    request = Request(options.pop("prompt", prompt()), factory, **options)
+    request = Request(options.pop("prompt", PROMPT), factory, **options)
     return generate_all(target, [request], **limits)[0]
 
 
 def theirs(target, **options) -> np.ndarray:
-    return continued(target.model, prompt(), NEW_TOKENS, **options)
+    return continued(target.model, PROMPT, NEW_TOKENS, **options)
 
 
 class Remembering(LogitsProcessor):
@@ -52,20 +50,20 @@ class Remembering(LogitsProcessor):
 
 def test_a_processor_is_called_once_a_token_in_order(target):
     alone, ahead = Remembering(), Remembering()
-    expected = run(target, "ar", [prompt()], processors=[alone]).tokens
+    expected = run(target, "ar", [PROMPT], processors=[alone]).tokens
     result = run(target, "tasc-spec:p_min=1", [expected], processors=[ahead])
     assert result.tokens.tolist() == expected.tolist()
     assert sum(result.accepted) > 0
     assert (
         ahead.seen[: len(expected)]
         == alone.seen
-        == [[*prompt().tolist(), *expected[:i].tolist()] for i in range(len(expected))]
+        == [[*PROMPT.tolist(), *expected[:i].tolist()] for i in range(len(expected))]
     )
 
 
 def test_processors_that_lose_the_vocabulary_are_refused(target):
     with pytest.raises(InputError, match=r"return shape \(1, 320\), got \(1, 5\)"):
-        run(target, "ar", [prompt()], processors=[lambda _ids, scores: scores[:, :5]])
+        run(target, "ar", [PROMPT], processors=[lambda _ids, scores: scores[:, :5]])
 
 
 @pytest.mark.parametrize("text", METHODS)
@@ -82,11 +80,8 @@ def test_stop_strings_end_an_output_as_in_transformers(target, fast_tokenizer, t
         assert rule.text(result.tokens.tolist()) == said[: said.index(string)]
 
 
-words = st.lists(st.sampled_from(["ab", "c", "", "bca", "é", " "]), min_size=1, max_size=60)
-
-
 @given(
-    words,
+    st.lists(st.sampled_from(["ab", "c", "", "bca", "é", " "]), min_size=1, max_size=60),
     st.lists(st.integers(1, 7), min_size=60, max_size=60),
     st.sampled_from(["abc", "é", "cc a"]),
 )

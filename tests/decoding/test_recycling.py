@@ -14,11 +14,10 @@ from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
 from tasc.decoding.drafters.ngram.top_softmax import by_torch, top_softmax
 from tasc.models.cost_model import SUCCESSORS
+from tests.decoding.ngrams import token
 from tests.decoding.outputs import generate
 from tests.decoding.recycling import KEPT, Recycled, enter, falling
 from tests.decoding.scripted import ints
-
-token = st.integers(0, 3)
 
 
 @st.composite
@@ -100,9 +99,7 @@ class Watched:
 
     def __init__(self, drafter: Any) -> None:
         self.own, self.seen = drafter, []
-
-    def start(self, prompt):
-        self.own.start(prompt)
+        self.start, self.observe = drafter.start, drafter.observe
 
     def draft(self, max_nodes):
         self.drafted: Draft = self.own.draft(max_nodes)
@@ -113,9 +110,6 @@ class Watched:
         if len(self.seen) > 1:
             assert draft is self.drafted
         self.own.on_logits(draft, logits)
-
-    def observe(self, tokens):
-        self.own.observe(tokens)
 
 
 def test_every_step_is_read_and_what_it_said_is_drafted_from(target):

@@ -35,10 +35,6 @@ from tests.tiers import spread
 CHAIN, TREE = (1, 1, 1), (3, 2)
 
 
-def same(row: torch.Tensor) -> torch.Tensor:
-    return row
-
-
 def drafter(kind: str, **options):
     rng = np.random.default_rng(5)
     return {

@@ -93,10 +93,8 @@ LIMIT = 60
 @pytest.fixture(scope="module", params=["qwen2", "lfm2"])
 def heart(request):
     """A target, prompts, what it says after them, and an end token that some of that ends with."""
-    target, prompts = (
-        target_for(build_model(request.param), graphs="off"),
-        random_prompts(*[6] * 12, seed=1),
-    )
+    target = target_for(build_model(request.param), graphs="off")
+    prompts = random_prompts(*[6] * 12, seed=1)
     free = [generate(target, Autoregressive(), p, max_new_tokens=LIMIT).tokens for p in prompts]
     late = [int(token) for text in free for token in text if token not in text[:10]]
     end = max(late, key=late.count)

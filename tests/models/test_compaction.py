@@ -34,10 +34,6 @@ def test_compaction_equals_its_definition(case):
     assert torch.equal(data, expected)
 
 
-def moves_of(*moves):
-    return np.array(moves, np.int32)
-
-
 @pytest.mark.parametrize(
     "moves",
     [
@@ -55,10 +51,10 @@ def test_moves_that_do_not_rise_inside_are_refused(moves):
     data = torch.arange(24.0).reshape(2, 1, 4, 3)
     before = data.clone()
     with pytest.raises(InputError, match="moves go down, rise within their row, and stay inside"):
-        compact(data, moves_of(*moves))
+        compact(data, np.array(moves, np.int32))
     assert torch.equal(data, before)
 
 
 def test_a_cache_that_is_not_contiguous_is_refused():
     with pytest.raises(InputError, match="contiguous"):
-        compact(torch.zeros(2, 4, 3, 5).transpose(1, 2), moves_of((0, 1, 0)))
+        compact(torch.zeros(2, 4, 3, 5).transpose(1, 2), np.array([(0, 1, 0)], np.int32))

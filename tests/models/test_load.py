@@ -30,7 +30,7 @@ def test_a_saved_model_loads_in_its_own_dtype_and_in_evaluation_mode(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
-def test_quantised_layers_are_double_quantised_nf4_and_the_head_is_not(tmp_path, architecture):
+def test_layers_are_nested_nf4_which_evaluating_keeps_and_the_head_is_not(tmp_path, architecture):
     model = load_model(str(pico.make_model(tmp_path, architecture, tied=False)), quantize="nf4")
     weight = model.get_submodule("model.layers.0.mlp.up_proj").weight
     assert weight.quant_state.quant_type == "nf4"

@@ -27,10 +27,9 @@ dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 bits = pytest.mark.parametrize("int8", [False, True], ids=["whole", "int8"])
 needs_packing = pytest.mark.skipif(not can_pack(), reason="layers stay as they are")
 NODES = np.array([3, 4, 5], np.int32), np.array([-1, 0, 0], np.int32)
-INSTRUCTIONS = "avx512bf16", "avx512", "avx2", "portable"
 
 
-@pytest.fixture(params=INSTRUCTIONS)
+@pytest.fixture(params=["avx512bf16", "avx512", "avx2", "portable"])
 def instructions(request):
     before = _native.dense_instructions()
     if not _native.use_dense_instructions(request.param):
@@ -49,12 +48,7 @@ def rows(count, k, dtype):
     return torch.randn(count, k, generator=torch.Generator().manual_seed(count)).to(dtype)
 
 
-def linear_reference(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    scales: torch.Tensor | None = None,
-) -> torch.Tensor:
+def linear_reference(x, weight, bias, scales=None):
     """Multiply x (r, k) by the transposed weight (n, k) in plain torch: the order of the sums.
 
     Sums are float32; ``scales`` (n,) are for int8 weights. The kernels round each step once where

@@ -29,8 +29,7 @@ NO_TREE = np.zeros(0, np.int32), np.zeros(0, np.int32)
 
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
-    with torch.random.fork_rng():
-        return MODELS[request.param]()
+    return MODELS[request.param]()
 
 
 def prefill(targets, prompt, room):

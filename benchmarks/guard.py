@@ -29,8 +29,8 @@ from tasc.decoding.drafters import ADAPTIVE, DEFAULT_BUDGET, Factory
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.models.cost import measure
 from tasc.models.cost_model import CostModel
+from tasc.models.inputs import Tree
 from tasc.models.target import Target
-from tasc.models.trees import Tree
 
 WRONG = {"auto, dearer": 3.0, "auto, cheaper": 1 / 3}
 METHODS = ("autoregressive", "fixed", "auto", "auto, forgetful", *WRONG)

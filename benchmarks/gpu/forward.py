@@ -23,7 +23,7 @@ SHAPES = {
 
 
 def run(setup: Setup) -> dict[str, Any]:
-    """Measure each shape with steps in CUDA graphs, and without."""
+    """Measure each shape with steps in CUDA graphs, also with invariant kernels, and without."""
     found: dict[str, Any] = {"context": CONTEXT}
     for name, preset in SHAPES.items():
         model = made(PRESETS["pico"] if setup.quick else preset, setup)
@@ -33,6 +33,10 @@ def run(setup: Setup) -> dict[str, Any]:
             "graphs": measure(setup, StaticTarget(model, graphs=setup.cuda)),
             "eager": measure(setup, Target(model)),
         }
+        if setup.cuda:
+            target = StaticTarget(model)
+            target.invariant = True
+            found[name]["invariant"] = measure(setup, target)
     return found
 
 

@@ -148,6 +148,20 @@ T atomically(T* position, const Change& change) {
   return old;
 }
 
+template <class T>
+uint64_t bits_of(T value) {
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+
+template <class T>
+T value_of(uint64_t bits) {
+  T value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 }  // namespace emulation
 
 inline void __syncthreads() { emulation::leave(emulation::State::kAtBlockBarrier); }
@@ -156,10 +170,20 @@ inline void __syncwarp() { emulation::leave(emulation::State::kAtWarpBarrier); }
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned step) {
   const unsigned at = threadIdx.x;
-  emulation::exchanged[at] = value;
+  emulation::exchanged[at] = emulation::bits_of(value);
   __syncwarp();
   const bool inside = at % emulation::kWarp + step < emulation::kWarp;
-  const T found = inside ? static_cast<T>(emulation::exchanged[at + step]) : value;
+  const T found = inside ? emulation::value_of<T>(emulation::exchanged[at + step]) : value;
+  __syncwarp();
+  return found;
+}
+
+template <class T>
+T __shfl_sync(unsigned, T value, unsigned lane) {
+  const unsigned at = threadIdx.x;
+  emulation::exchanged[at] = emulation::bits_of(value);
+  __syncwarp();
+  const T found = emulation::value_of<T>(emulation::exchanged[at - at % emulation::kWarp + lane]);
   __syncwarp();
   return found;
 }

@@ -4,8 +4,12 @@ import ctypes
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tasc.errors import UnavailableError
+
+if TYPE_CHECKING:
+    import torch
 
 DTYPES = {"torch.float32": 0, "torch.float16": 1, "torch.bfloat16": 2}
 
@@ -25,6 +29,8 @@ SIGNATURES = {
     "tasc_compact": (_POINTER, _I64, _I32, _I32, _I64, _I64, _POINTER, _I32, _POINTER),
     "tasc_window_push": (_POINTER, *(_I32,) * 4, *(_POINTER,) * 8),
     "tasc_window_gather": (_POINTER, _I64, _POINTER, _POINTER, _I32, _POINTER, _POINTER),
+    "tasc_linear": (*(_POINTER,) * 3, _I32, *(_I64,) * 3, _POINTER, _POINTER),
+    "tasc_attend": (*(_POINTER,) * 7, _I32, *(ctypes.c_float,) * 2, _POINTER),
 }
 
 
@@ -60,7 +66,19 @@ def state() -> str:
         return f"not usable: {error}"
 
 
-def launch(name: str, *arguments: float) -> None:
+def launch(name: str, first: "torch.Tensor", *rest: Any) -> None:  # noqa: ANN401
+    """Launch a kernel on the current stream of the first tensor's device; pass tensors as pointers.
+
+    Raises the errors of ``call``.
+    """
+    import torch
+
+    given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in (first, *rest)]
+    with torch.cuda.device(first.device):
+        call(name, *given, torch.cuda.current_stream().cuda_stream)
+
+
+def call(name: str, *arguments: Any) -> None:  # noqa: ANN401
     """Call a kernel of the library; pointers are integers, the stream comes last.
 
     Raises UnavailableError if the library was not built or the kernel fails.

@@ -25,7 +25,6 @@ from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Grammar, Masks
 from tasc.decoding.core.protocols import Adjust, Verifier
 from tasc.models.folder.quiet import quiet
-from tasc.models.packed import is_packed
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
 
@@ -87,7 +86,7 @@ def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
         target, sampled = cell.model.target, options.sampling is not None
         expected, own = ([g.tokens for g in one.runs[0]] for one in (against, cell))
         result = match(target, cell.prompts, expected, own, against.method.label, sampled=sampled)
-        if cell is not against and is_packed(target.model):
+        if cell is not against and target.bitwise:
             if label not in digests:
                 digests[label] = logits_of(against, options)
             a, b = logits_of(cell, options), digests[label]
@@ -109,7 +108,7 @@ def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
         ) -> tuple[np.ndarray, int]:
             path, bonus = verify(draft, logits, adjust)
             for row in (0, *(path + 1).tolist()):
-                bits = logits[row].contiguous().view(torch.uint8).numpy().tobytes()
+                bits = logits[row].cpu().contiguous().view(torch.uint8).numpy().tobytes()
                 digests[sample].append(blake2b(bits, digest_size=16).digest())
             return path, bonus
 

@@ -24,7 +24,7 @@ from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
-from tasc.models.prefix import common_prefix
+from tasc.models.inputs import common_prefix
 from tasc.models.target import Target
 from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path

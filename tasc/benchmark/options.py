@@ -129,9 +129,10 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     )
     allow_remote: AllowRemote = False
     graphs: Literal["auto", "off"] = Field("auto", description="Use CUDA graphs (auto = on CUDA).")
-    kernels: Literal["auto", "torch"] = Field(
+    kernels: Literal["auto", "torch", "invariant"] = Field(
         "auto",
-        description="Kernels of linear layers on a CPU (auto = packed weights, if it has AVX2).",
+        description="Kernels of linear layers (auto = packed weights on a CPU that has AVX2; "
+        "invariant = on CUDA, sums in one order, so that logits have the same bits with drafts).",
     )
     compile: bool = Field(
         False, description="Compile the forward with torch.compile; takes minutes per shape."
@@ -213,7 +214,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
             raise ValueError(
                 "executor: speed-ups need plain decoding on the same machine: add method ar"
             )
-        if self.dtype == "int8" and (self.kernels == "torch" or self.compile):
+        if self.dtype == "int8" and (self.kernels != "auto" or self.compile):
             wrong = "compile" if self.compile else "kernels"
             raise ValueError(f"dtype: int8 needs packed weights: remove {wrong}")
         turn = turn_length(self.batch_size)

@@ -93,7 +93,12 @@ def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
         tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
         packed = options.kernels == "auto" and not options.compile
         model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
-        target = target_for(model, graphs=options.graphs, compiled=options.compile)
+        target = target_for(
+            model,
+            graphs=options.graphs,
+            compiled=options.compile,
+            invariant=options.kernels == "invariant",
+        )
         ends = end_ids(model, tokenizer.eos_id)
         models.append(matrix.Loaded(label, target, tokenizer, ends))
     if len({model.label for model in models}) < len(models):

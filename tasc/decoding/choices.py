@@ -23,10 +23,10 @@ from tasc.decoding.core.resources import end_ids
 from tasc.decoding.library import Prompt, ids_of
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
+from tasc.models.inputs import after
 from tasc.models.packed import native_threads
 from tasc.models.static import target_from_model
 from tasc.models.target import Target
-from tasc.models.trees import after
 
 _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
 _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32

@@ -25,7 +25,7 @@ from tasc.decoding.drafters import Factory, Method, Resources, default_method, p
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
-from tasc.models.prefix import common_prefix
+from tasc.models.inputs import common_prefix
 from tasc.models.static import Graphs, restore_model, target_from_model
 from tasc.models.target import Target
 from tasc.options.constraint import read_constraint

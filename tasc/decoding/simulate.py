@@ -12,7 +12,7 @@ from tasc.decoding.drafters import Factory
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
-from tasc.models.prefix import common_prefix
+from tasc.models.inputs import common_prefix
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 LONGEST = 256  # tokens of an output, as in a bench

@@ -5,17 +5,20 @@ torch's ``enable_gqa`` is slower for few queries (ten times for one query in bfl
 on CUDA no fused kernel combines it with a mask.
 """
 
+import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn import functional
 from transformers import AttentionInterface, PreTrainedModel
 
 from tasc import _native
+from tasc.backend import cuda
 from tasc.errors import UnavailableError
-from tasc.models import packed, ragged
+from tasc.models import invariant, packed, ragged
 from tasc.models.packed import can_pack
 
 NAME = "tasc"
@@ -146,14 +149,14 @@ class _Heads:
 
     def have_kernel(self) -> bool:
         query, key = self.query, self.key
+        here = query.device.type == "cpu" and can_pack()
         return (
-            not torch.compiler.is_compiling()
-            and query.device.type == "cpu"
+            (here or invariant.active.get())
+            and not torch.compiler.is_compiling()
             and query.dtype == key.dtype
             and query.dtype in packed.DTYPES
             and key.shape[3] == self.value.shape[3]
             and query.shape[3] <= _MAX_HEAD_DIM
-            and can_pack()
             and not (torch.is_grad_enabled() and query.requires_grad)
         )
 
@@ -175,15 +178,14 @@ class _Heads:
             strides.append((mask.stride(0), mask.stride(2), 0))
         sinks = None if self.sinks is None else self.sinks.float().contiguous()
         tensors = (query, key, value, out, mask, sinks)
-        _native.attend(
-            tuple(0 if x is None else x.data_ptr() for x in tensors),
-            (batch, heads, key.shape[1], queries, keys, d),
-            (*strides, (0, 0, 0))[:4],
-            query.dtype == torch.bfloat16,
-            self.scaling or d**-0.5,
-            self.softcap or 0.0,
-            packed.thread_pool(),
-        )
+        shape = (batch, heads, key.shape[1], queries, keys, d)
+        rest = query.dtype == torch.bfloat16, self.scaling or d**-0.5, self.softcap or 0.0
+        if invariant.active.get():
+            sizes = np.array([*shape, *itertools.chain(*strides, (0, 0))], np.int64)
+            cuda.launch("tasc_attend", *tensors, sizes.ctypes.data, *rest)
+            return out
+        pointers = tuple(0 if x is None else x.data_ptr() for x in tensors)
+        _native.attend(pointers, shape, (*strides, (0, 0, 0))[:4], *rest, packed.thread_pool())
         return out
 
     def attend_explicitly(self) -> torch.Tensor:

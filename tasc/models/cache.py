@@ -203,6 +203,4 @@ def compact(data: torch.Tensor, moves: np.ndarray) -> None:
         return
     shape = (data.numel() // max(positions * d, 1), rows, heads, positions, size)
     there = torch.from_numpy(moves).to(data.device, non_blocking=True).contiguous()
-    with torch.cuda.device(data.device):
-        stream = torch.cuda.current_stream().cuda_stream
-        cuda.launch("tasc_compact", data.data_ptr(), *shape, there.data_ptr(), len(moves), stream)
+    cuda.launch("tasc_compact", data, *shape, there, len(moves))

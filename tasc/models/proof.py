@@ -134,6 +134,7 @@ def _identity(target: Target) -> disk_cache.Identity:
         "dtype": str(target.model.dtype),
         "precision": torch.get_float32_matmul_precision(),
         "device": target.device.type,
+        "invariant": target.invariant,
         "target": type(target).__name__,
         "tasc": __version__,
         "torch": torch.__version__,

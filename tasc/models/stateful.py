@@ -20,9 +20,9 @@ from transformers import PreTrainedModel, cache_utils
 from tasc.errors import InputError
 from tasc.models.cache import KVCache, KVLayer
 from tasc.models.delta_rule import DeltaStates, delta_rules
+from tasc.models.inputs import Tree
 from tasc.models.recurrent import Attribute, Finder, HeldState, Recurrent
 from tasc.models.target import Target
-from tasc.models.trees import Tree
 
 _Read = tuple[torch.Tensor, torch.Tensor | None]  # logits and hidden states of one sequence
 

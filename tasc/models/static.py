@@ -18,10 +18,10 @@ from transformers.cache_utils import Cache, DynamicLayer
 from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
 from tasc.models import attention
+from tasc.models.inputs import Tree
 from tasc.models.proof import prove
 from tasc.models.stateful import StatefulTarget
 from tasc.models.target import Target
-from tasc.models.trees import Tree
 
 QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees run eagerly
 KEYS = 256  # cached positions in the smallest bucket; each bucket is twice the previous one
@@ -30,20 +30,32 @@ Graphs = Literal["auto", "off"]
 
 
 def target_for(
-    model: PreTrainedModel, *, graphs: Graphs = "auto", compiled: bool = False
+    model: PreTrainedModel,
+    *,
+    graphs: Graphs = "auto",
+    compiled: bool = False,
+    invariant: bool = False,
 ) -> Target:
     """Return a target for ``model``, with CUDA graphs on CUDA unless ``graphs`` is "off".
 
     ``compiled`` also passes the forward through torch.compile, on any device, which takes a minute
-    per shape. Raises UnavailableError if the target's logits differ from the model's own.
+    per shape. ``invariant`` uses the kernels of ``tasc.models.invariant``. Raises UnavailableError
+    where they cannot be used, or if the target's logits differ from the model's own.
     """
-    captured = graphs == "auto" and model.device.type == "cuda"
-    stateful = attention.is_stateful(model)
+    cuda, stateful = model.device.type == "cuda", attention.is_stateful(model)
+    if invariant and (stateful or compiled or not cuda):
+        raise UnavailableError(
+            "invariant kernels are for models with attention in all layers on CUDA, not compiled: "
+            "use --kernels auto, which is invariant on most CPUs"
+        )
+    captured = graphs == "auto" and cuda
     if (captured or compiled) and not stateful:
-        prove(StaticTarget(model, graphs=False))  # the same steps, without capturing them
-        return StaticTarget(model, graphs=captured, compiled=compiled)
-    target = StatefulTarget(model) if stateful else Target(model)
-    prove(target)
+        proved: Target = StaticTarget(model, graphs=False)  # the same steps, not captured
+        target: Target = StaticTarget(model, graphs=captured, compiled=compiled)
+    else:
+        target = proved = StatefulTarget(model) if stateful else Target(model)
+    target.invariant = proved.invariant = invariant
+    prove(proved)
     return target
 
 

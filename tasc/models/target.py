@@ -18,11 +18,11 @@ from tasc.models import attention
 from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.cost_model import LONGEST_CHAIN
+from tasc.models.inputs import Prefix, Tree, after, step_inputs
+from tasc.models.invariant import invariant_forward
 from tasc.models.layers import fuse
-from tasc.models.packed import native_threads
-from tasc.models.prefix import Prefix
+from tasc.models.packed import is_packed, native_threads
 from tasc.models.ragged import Ragged
-from tasc.models.trees import Tree, after, step_inputs
 
 
 class Target:
@@ -40,6 +40,7 @@ class Target:
     graphs = compiled = False  # whether steps are captured or compiled (tasc.models.static)
     chains_only = False  # whether each tree must be a chain (tasc.models.stateful)
     drafts_first = True  # whether a prompt can be read together with a draft
+    invariant = False  # whether forwards use the kernels of tasc.models.invariant
 
     def __init__(self, model: PreTrainedModel) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
@@ -64,6 +65,11 @@ class Target:
         self.prefix: Prefix | None = None
         self.capture_hidden = False
         self.states: Tensor | None = None  # (B, q, d) of the latest capture_hidden forward
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether a row's logits have the same bits alone, in a tree and in a batch."""
+        return self.invariant or is_packed(self.model)
 
     @cached_property
     def head(self) -> CertifiedHead | None:
@@ -268,10 +274,11 @@ class Target:
         ``mask`` is as in ``attention.attend``. Returns logits (B, r, V) of the last ``rows``
         tokens (0 = all), or of the tokens at an index (r,).
         """
+        kernels = invariant_forward() if self.invariant else nullcontext()
         hook: AbstractContextManager[object] = nullcontext()
         if self.capture_hidden:  # not on base_model, whose forward OPT bypasses
             hook = self.model.get_decoder().register_forward_hook(self._store_states)
-        with hook:
+        with kernels, hook:
             out = self.model(
                 input_ids=ids,
                 attention_mask=mask,

@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,24 +19,6 @@ from tests.decoding.drafts import DTYPES
 from tests.decoding.window import Slots
 
 LIBRARY = files("tasc") / "libtasc_cuda.so"
-KERNELS = Path(__file__).parents[2] / "kernels"
-OPTIONS = ["-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-x", "c++"]
-
-
-@pytest.fixture(scope="module")
-def emulated(tmp_path_factory):
-    library = tmp_path_factory.mktemp("cuda") / "libtasc_cuda.so"
-    folders = [f"-I{KERNELS / name}" for name in ("emulation", "include")]
-    sources = sorted((KERNELS / "cuda").glob("*.cu"))
-    subprocess.run(["c++", *OPTIONS, *folders, *sources, "-o", library], check=True)
-    found = cuda.load(library)
-
-    def call(name, *arguments):
-        given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
-        code = getattr(found, f"tasc_{name}")(*given, None)  # the default stream
-        assert code == 0, found.tasc_cuda_error_string(code)
-
-    return call
 
 
 def placed(tensor: torch.Tensor, offset: int) -> torch.Tensor:
@@ -188,7 +169,7 @@ def test_a_failed_launch_becomes_one_line():
     if cuda.library() is None:
         pytest.skip("libtasc_cuda was not built")
     with pytest.raises(UnavailableError, match="invalid argument"):
-        cuda.launch("tasc_verify_greedy", None, 7, 10, None, None, 0, None, None, None)
+        cuda.call("tasc_verify_greedy", None, 7, 10, None, None, 0, None, None, None)
 
 
 def test_a_stale_or_damaged_library_is_one_line_and_not_usable(tmp_path, monkeypatch):

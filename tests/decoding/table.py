@@ -14,7 +14,7 @@ from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.verify import verifier
-from tasc.models.trees import Tree
+from tasc.models.inputs import Tree
 
 VOCABULARY = 4
 LENGTH = 3

@@ -190,7 +190,12 @@ def test_logits_have_the_same_bits_alone_in_a_tree_and_in_a_batch(
         monkeypatch.setattr(f"tasc.models.{module}.can_pack", lambda: True)
     model = build_model(architecture).to(dtype)
     pack(model, int8=int8)
-    target, tokens = Target(model), np.arange(1, 60, dtype=np.int32)
+    assert_rows_keep_their_bits(Target(model))
+
+
+def assert_rows_keep_their_bits(target):
+    """Compare the logits of trees in a batch with the logits of single tokens."""
+    tokens = np.arange(1, 60, dtype=np.int32)
     prompts = [tokens[:9], tokens[:4], tokens[20:50]]
     parents = np.array([-1, -1, 0, 1, 3], np.int32)
     sizes = 5, 2, 3  # trees of several sizes are scored without padding

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasc.models.inputs import common_prefix
 from tasc.models.packed import DTYPES, pack
-from tasc.models.prefix import common_prefix
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
 from tests.models.test_packed import needs_packing

@@ -55,6 +55,17 @@ TASC_API int tasc_window_push(const int32_t* tokens, int32_t count, int32_t uniq
 TASC_API int tasc_window_gather(const void* weight, int64_t row_bytes, const int32_t* ids,
                                 int32_t* held, int32_t size, void* buffer, void* stream);
 
+// out (rows, n) = x (rows, k) times the transposed weight (n, k), plus bias (n,) or null; float32, or bfloat16.
+// Sums are float32, in an order that depends on k alone.
+TASC_API int tasc_linear(const void* x, const void* weight, const void* bias, int32_t bfloat16, int64_t rows,
+                         int64_t n, int64_t k, void* out, void* stream);
+
+// Attention as in tasc/attention_call.h; float32, or bfloat16. `sizes`, in the host's memory, are sequences, heads,
+// key_heads, queries, keys and d, then the strides. A query takes the keys that it attends to in ascending order.
+TASC_API int tasc_attend(const void* query, const void* key, const void* value, void* out, const uint8_t* mask,
+                         const float* sinks, const int64_t* sizes, int32_t bfloat16, float scale, float softcap,
+                         void* stream);
+
 TASC_API const char* tasc_cuda_error_string(int code);
 #ifdef __cplusplus
 }

@@ -43,4 +43,12 @@ TASC_HD inline float to_float(Float16 x) {
 #endif
 }
 
+// Rounds to nearest, ties to even.
+TASC_HD inline BFloat16 to_bfloat16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (x != x) return {static_cast<uint16_t>(bits >> 16 | 64)};  // stays no number
+  return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+
 }  // namespace tasc

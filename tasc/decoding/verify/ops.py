@@ -70,13 +70,6 @@ def committed(result: np.ndarray) -> Verified:
     return result[2 : 2 + accepted], bonus
 
 
-def launch(kernel: str, first: torch.Tensor, *rest: Any) -> None:  # noqa: ANN401
-    """Launch a CUDA kernel on the current stream of a device; pass tensors as pointers."""
-    given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in (first, *rest)]
-    with torch.cuda.device(first.device):
-        cuda.launch(kernel, *given, torch.cuda.current_stream().cuda_stream)
-
-
 def _launch(
     kernel: str,
     logits: torch.Tensor,
@@ -94,7 +87,7 @@ def _launch(
         )
     result = tokens.new_empty(n + 2)
     dtype, width = cuda.DTYPES[str(logits.dtype)], logits.shape[1]
-    launch(f"tasc_{kernel}", logits, dtype, width, tokens, parents, n, *rest, result)
+    cuda.launch(f"tasc_{kernel}", logits, dtype, width, tokens, parents, n, *rest, result)
     return result
 
 

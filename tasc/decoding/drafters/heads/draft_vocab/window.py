@@ -5,8 +5,9 @@ from functools import partial
 import torch
 
 from tasc import _native
+from tasc.backend import cuda
 from tasc.backend.base import refusals
-from tasc.decoding.verify.ops import available, launch
+from tasc.decoding.verify.ops import available
 from tasc.errors import InputError
 
 _EXTENT = 3  # index into the state, see kernels/include/tasc/window_vocab.h
@@ -48,7 +49,7 @@ class Window:
             return
         ring, counts = self._arrays[:2]
         sizes = (len(tokens), int(unique), len(counts), len(ring))
-        launch("tasc_window_push", tokens, *sizes, *self._arrays)
+        cuda.launch("tasc_window_push", tokens, *sizes, *self._arrays)
 
     def gather(self, weight: torch.Tensor, buffer: torch.Tensor) -> None:
         """Copy the rows of ``weight`` (V, d) that are missing in ``buffer`` (size, d)."""
@@ -84,7 +85,7 @@ def gather(
             _native.window_gather(rows, ids.numpy(), held.numpy(), packed)
         return
     row_bytes = weight.shape[1] * weight.element_size()
-    launch("tasc_window_gather", weight, row_bytes, ids, held, len(ids), buffer)
+    cuda.launch("tasc_window_gather", weight, row_bytes, ids, held, len(ids), buffer)
 
 
 def _check(*arrays: torch.Tensor) -> None:

@@ -41,7 +41,8 @@ class _Replaced(TorchFunctionMode):
         if func is functional.linear and not kwargs and args[0].dtype in DTYPES:
             return linear(*args)
         if func is torch.Tensor.mean and (args[0].dtype, *args[1:]) == (torch.float32, -1):
-            return mean(args[0])
+            x: torch.Tensor = args[0]
+            return linear(x, x.new_ones(1, x.shape[-1])) / x.shape[-1]
         return func(*args, **(kwargs or {}))
 
 
@@ -56,8 +57,3 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     half, rows = x.dtype == torch.bfloat16, x.numel() // k
     cuda.launch("tasc_linear", x, weight.contiguous(), bias, half, rows, n, k, out)
     return out
-
-
-def mean(x: torch.Tensor) -> torch.Tensor:
-    """Return the mean of each row of ``x`` (..., k) as (..., 1), in the order of ``linear``."""
-    return linear(x, x.new_ones(1, x.shape[-1])) / x.shape[-1]

@@ -75,8 +75,8 @@ def _margin(target: Target, tokens: np.ndarray) -> float:
 def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
     """Compare the first run of each cell with that of its model's first cell.
 
-    The first one and methods that choose among labels are compared with themselves. With packed
-    layers, the logits of a few samples are compared bit by bit, too.
+    The first one and methods that choose among labels are compared with themselves. Where rows
+    keep their bits, the logits of a few samples are compared, too.
     """
     first, found = firsts(cells), list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell

@@ -62,7 +62,7 @@ class Lossless(Record):
     """Largest margin of all first differences, in nats."""
     logits_identical: int | None = None
     """Committed tokens whose logits have the same bits as the other method's, in samples decoded
-    again: the first one, the shortest and the longest. None without packed layers."""
+    again: the first one, the shortest and the longest. None where bits may differ."""
     logits_of: int | None = None
 
     @property

@@ -149,10 +149,9 @@ class _Heads:
 
     def have_kernel(self) -> bool:
         query, key = self.query, self.key
-        here = query.device.type == "cpu" and can_pack()
         return (
-            (here or invariant.active.get())
-            and not torch.compiler.is_compiling()
+            not torch.compiler.is_compiling()
+            and (invariant.active.get() or (query.device.type == "cpu" and can_pack()))
             and query.dtype == key.dtype
             and query.dtype in packed.DTYPES
             and key.shape[3] == self.value.shape[3]

@@ -21,7 +21,7 @@ active = ContextVar("active", default=False)  # whether attention, too, has to b
 
 @contextmanager
 def invariant_forward() -> Iterator[None]:
-    """Use the invariant kernels in the block; layers quantised by bitsandbytes keep their own."""
+    """Use the invariant kernels in the block; quantised layers and experts keep their own."""
     token = active.set(True)
     try:
         with _Replaced():
@@ -38,12 +38,14 @@ class _Replaced(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        if func is functional.linear and not kwargs and args[0].dtype in DTYPES:
+        given = kwargs or {}
+        if func is functional.linear and not given and args[0].dtype in DTYPES:
             return linear(*args)
-        if func is torch.Tensor.mean and (args[0].dtype, *args[1:]) == (torch.float32, -1):
+        if func is torch.Tensor.mean and (args[1:], given) == ((-1,), {"keepdim": True}):
             x: torch.Tensor = args[0]
-            return linear(x, x.new_ones(1, x.shape[-1])) / x.shape[-1]
-        return func(*args, **(kwargs or {}))
+            if x.dtype == torch.float32:
+                return linear(x, x.new_ones(1, x.shape[-1])) / x.shape[-1]
+        return func(*args, **given)
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

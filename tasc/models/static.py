@@ -19,6 +19,7 @@ from tasc.backend.tree import ancestor_bits
 from tasc.errors import UnavailableError
 from tasc.models import attention
 from tasc.models.inputs import Tree
+from tasc.models.packed import DTYPES
 from tasc.models.proof import prove
 from tasc.models.stateful import StatefulTarget
 from tasc.models.target import Target
@@ -43,10 +44,10 @@ def target_for(
     where they cannot be used, or if the target's logits differ from the model's own.
     """
     cuda, stateful = model.device.type == "cuda", attention.is_stateful(model)
-    if invariant and (stateful or compiled or not cuda):
+    if invariant and (stateful or compiled or not cuda or model.dtype not in DTYPES):
         raise UnavailableError(
-            "invariant kernels are for models with attention in all layers on CUDA, not compiled: "
-            "use --kernels auto, which is invariant on most CPUs"
+            "invariant kernels are for models with attention in all layers on CUDA, in float32 or "
+            "bfloat16 and not compiled: use --kernels auto, which is invariant on most CPUs"
         )
     captured = graphs == "auto" and cuda
     if (captured or compiled) and not stateful:

@@ -13,6 +13,7 @@ Message = dict[str, Any]  # role, content, and other keys for the chat template
 _CHATS = ("messages", "conversations")
 _PAIR = ("prompt", "completion")
 _TOOLS = "tools"
+_SYSTEM = "system"  # a column, and a role
 _ANSWER = "assistant"
 # ShareGPT's names. Other roles are left to the chat template.
 _ROLES = {"human": "user", "gpt": _ANSWER, "function_call": _ANSWER, "observation": "tool"}
@@ -35,7 +36,6 @@ class Turn:
 
     @property
     def output(self) -> str:
-        """The text of the answer."""
         return str(self.answer.get("content", ""))
 
 
@@ -65,8 +65,10 @@ def recognised(
 
 
 def _chats(source: Source, before: str, after: str, names: Collection[str]) -> Source:
-    tools = _TOOLS if _TOOLS in names else None
-    return replace(source, input_column=before, output_column=after, chat=True, tools_column=tools)
+    free = {*names} - {*source.template_columns()}
+    tools, system = (name if name in free else None for name in (_TOOLS, _SYSTEM))
+    source = replace(source, input_column=before, output_column=after, chat=True)
+    return replace(source, tools_column=tools, system_column=system)
 
 
 def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
@@ -85,6 +87,8 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
     columns = dict.fromkeys((source.input_column, source.output_column))
     for row in range(table.length):
         parts = [_Cell(table, name, row).messages() for name in columns]
+        if source.system_column:
+            parts[0] = _Cell(table, source.system_column, row).before(parts[0])
         messages = [message for part in parts for message in part]
         begin = max(1, len(parts[0]) if len(parts) > 1 else 0)
         tools = _Cell(table, source.tools_column, row).tools() if source.tools_column else None
@@ -113,6 +117,13 @@ class _Cell:
         if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
             raise self.error(f"column {self.column!r} is not a chat; {_ADVICE}")
         return [self._message(item) for item in listed]
+
+    def before(self, messages: list[Message]) -> list[Message]:
+        """Return the messages after this system prompt, unless they begin with one of their own."""
+        text = self.table.text(self.column, self.row, self.table.columns[self.column][self.row])
+        if not text.strip() or any(message["role"] == _SYSTEM for message in messages[:1]):
+            return messages
+        return [{"role": _SYSTEM, "content": text}, *messages]
 
     def _message(self, item: Mapping[str, Any]) -> Message:
         message = {key: value for key, value in item.items() if value is not None}

@@ -28,6 +28,7 @@ _SPLIT_FILE = re.compile(
     r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet))(\.gz)?"
 )
 _OF = re.compile(r"-of-(\d+)")
+_ROWS = "data"  # the key of the rows in a JSON file that is one object
 
 # An offset has the file's number in its upper bits. Below are the byte of a line, or the number of
 # a row and 16 bits to number the answers of a chat.
@@ -67,16 +68,16 @@ def find_splits(path: str) -> dict[str, list[Path]]:
         return {"train": [path_]}
     if not path_.is_dir():
         raise InputError(f"{path}: no such file or folder: pass one, a Hub id, or builtin:NAME")
-    names = sorted(entry.name for entry in path_.iterdir() if entry.is_file())
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in path_.iterdir())
     found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
-        if match := _SPLIT_FILE.fullmatch(name):
+        if (match := _SPLIT_FILE.fullmatch(name)) and (path_ / name).is_file():
             split = "validation" if match[1] in VALIDATION_NAMES else match[1]
             found[split].append(path_ / name)
     if not any(found.values()):
         raise InputError(
             f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
-            f"…), but {', '.join(names[:8]) or 'no files'}: pass one file"
+            f"…), but {', '.join(names[:8]) or 'no files'}: pass one file or another folder"
         )
     for split, files in found.items():
         parts = {int(of[1]) for of in (_OF.search(file.name) for file in files) if of}
@@ -113,7 +114,7 @@ def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) ->
     """Read spans of a split in tables of at most ``rows`` rows."""
     for span in spans:
         answers = 0 if _by_line(span.path) else 16
-        for columns, at in _batches(span, source.columns(), rows):
+        for columns, at in _batches(span, source, rows):
             offsets = [span.number << _FILE | offset << answers for offset in at]
             yield Table(split, columns, partial(_where, span.path, at), offsets)
 
@@ -153,8 +154,8 @@ def _format(path: Path) -> str | None:
     return _FORMATS.get(suffix.lower())
 
 
-def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
-    path, form = span.path, _format(span.path)
+def _batches(span: Span, source: Source, size: int) -> Iterator[Batch]:
+    path, form, columns = span.path, _format(span.path), source.columns()
     if form is None:
         raise InputError(
             f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
@@ -166,11 +167,8 @@ def _batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
             yield part, list(range(start, end))
             start = end
         return
-    yield from _entry_batches(span, columns, size)
-
-
-def _entry_batches(span: Span, columns: Sequence[str], size: int) -> Iterator[Batch]:
-    entries = _entries(span)
+    absent = dict.fromkeys(source.optional_columns())
+    entries = (({**absent, **row}, at) if absent else (row, at) for row, at in _entries(span))
     while chunk := list(islice(entries, size)):
         for row, at in chunk:
             if not all(name in row for name in columns):
@@ -186,11 +184,15 @@ def _where(path: Path, at: Sequence[int], position: int) -> str:
 
 
 def _by_line(path: Path) -> bool:
-    form = _format(path)
-    if form == "json":
-        first = next(filter(str.strip, text_lines(path)), "")
-        return not first.lstrip().startswith("[")
-    return form == "lines"
+    if _format(path) != "json":
+        return _format(path) == "lines"
+    lines = filter(str.strip, text_lines(path))
+    first, second = next(lines, ""), next(lines, "")
+    try:
+        row = None if first.lstrip().startswith("[") else json.loads(first)
+    except (ValueError, RecursionError):
+        row = None
+    return isinstance(row, dict) and (bool(second) or _ROWS not in row)
 
 
 def _entries(span: Span) -> Iterator[Entry]:
@@ -217,7 +219,8 @@ def _list(path: Path) -> Iterator[Entry]:
     except (ValueError, RecursionError) as error:  # the latter if lists are nested too deeply
         line, reason = getattr(error, "lineno", 1), getattr(error, "msg", error)
         raise InputError(f"{path}:{line}: invalid JSON: {reason}; fix the file") from None
-    for number, row in enumerate(entries):
+    found = entries.get(_ROWS) if isinstance(entries, dict) else entries
+    for number, row in enumerate(found if isinstance(found, list) else [entries]):
         if not isinstance(row, dict):
             raise _no_object(row, f"{path}: row {number + 1}")
         yield row, number

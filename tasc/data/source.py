@@ -30,6 +30,7 @@ class Source:
     named: frozenset[str] = frozenset()
     chat: bool = False  # whether the columns hold messages; each answer becomes an example
     tools_column: str | None = None  # of a chat: the functions that the assistant may call
+    system_column: str | None = None  # of a chat: the system prompt before the messages
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -58,18 +59,19 @@ class Source:
         return replace(self, input_column=shown[0])
 
     def columns(self) -> tuple[str, ...]:
-        """Return the columns to read, each once: input, output, the template's, tools."""
-        shown = self.template_columns()
-        wanted = (self.input_column, self.output_column, *shown, self.tools_column)
-        return tuple(dict.fromkeys(name for name in wanted if name))
+        """Return the columns to read, each once: input, output, the template's, optional ones."""
+        wanted = (self.input_column, self.output_column, *self.template_columns())
+        return tuple(dict.fromkeys((*wanted, *self.optional_columns())))
+
+    def optional_columns(self) -> tuple[str, ...]:
+        """Return the columns that a row may lack: tools and system prompt of a chat."""
+        return tuple(name for name in (self.tools_column, self.system_column) if name)
 
     def template_columns(self) -> tuple[str, ...]:
-        """Return the columns in the template besides the input."""
         names = (name for _, name, _ in template_parts(self.template))
         return tuple(name for name in names if name and name != INPUT_FIELD)
 
     def prompt(self, text: str, row: Mapping[str, str]) -> str:
-        """Return the prompt of a row with the input ``text`` and the other columns ``row``."""
         fields = {**row, INPUT_FIELD: text}
         return "".join(
             literal + (format(fields[name], cut) if name is not None else "")

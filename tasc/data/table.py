@@ -3,10 +3,12 @@
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 
 from tasc.errors import InputError
 
-_SCALARS = (str, int, float, bool)
+_SCALARS = (str, int, float, bool, Decimal, date)  # the last two from Parquet files
 _SHOWN = 20  # columns listed in an error
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 
@@ -24,7 +26,6 @@ class Table:
 
     @property
     def length(self) -> int:
-        """Number of rows."""
         return max(map(len, self.columns.values()), default=0)
 
     def texts(self, name: str) -> list[str]:
@@ -63,7 +64,8 @@ def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) ->
     known = list(existing)
     missing = [name for name in wanted if name not in known]
     if missing:
-        shown = [str(name) if str(name).isprintable() else repr(name) for name in known[:_SHOWN]]
+        names = map(str, known[:_SHOWN])
+        shown = [n if n.isprintable() and n == n.strip() else repr(n) for n in names]
         listed = ", ".join(shown)
         listed += f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         raise InputError(

@@ -32,7 +32,6 @@ def write(path: Path, contents: bytes) -> str:
 
 
 def source(folder, rows, **named):
-    """The rows in a file of JSON Lines."""
     return Source(write(folder / "task.jsonl", jsonl(rows)), **named)
 
 

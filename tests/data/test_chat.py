@@ -34,8 +34,18 @@ def test_a_chat_is_the_same_in_every_shape_and_file(tmp_path):
     wanted = read(tmp_path, [{"messages": CHAT}]).examples
     assert read(tmp_path, [{"conversations": shared}]).examples == wanted
     assert read(tmp_path, [{"conversations": CHAT}]).examples == wanted
-    as_parquet([{"messages": CHAT}], tmp_path / "t.parquet")
-    assert load(Source(str(tmp_path / "t.parquet")), "train").examples == wanted
+    for row in ({"messages": CHAT}, {"conversations": shared[1:], "system": "Be brief."}):
+        as_parquet([row], tmp_path / "t.parquet")
+        assert load(Source(str(tmp_path / "t.parquet")), "train").examples == wanted
+
+
+def test_only_some_rows_may_have_a_system_prompt_or_tools(tmp_path):
+    alone, own = {"messages": CHAT[1:3]}, {"messages": CHAT[:3], "system": "Ramble."}
+    rows = [alone | {"system": "Be brief.", "tools": None}, alone, alone | {"system": " "}, own]
+    firsts = [example.turn.before[0] for example in read(tmp_path, rows).examples]
+    assert firsts == [SYSTEM, ASK, ASK, SYSTEM]
+    corpus = read(tmp_path, rows[:1], template="{system}: {input}")
+    assert corpus.prompts == ["Be brief.: 2 + 2?"]
 
 
 def test_a_completion_alone_has_answers(tmp_path):

@@ -1,6 +1,9 @@
 """What becomes of files, folders and the Hub: examples."""
 
+import json
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -9,7 +12,18 @@ from tasc.data.corpus import load, splits
 from tasc.data.source import Source
 from tasc.errors import InputError, UnavailableError
 from tests.cli import tasc
-from tests.data.files import ROWS, as_csv, contents, jsonl, message, pairs, read, source, write
+from tests.data.files import (
+    ROWS,
+    as_csv,
+    as_parquet,
+    contents,
+    jsonl,
+    message,
+    pairs,
+    read,
+    source,
+    write,
+)
 from tests.pico import make_tokenizer
 
 OUTPUTS = [row["output"] for row in ROWS]
@@ -25,9 +39,15 @@ def test_every_kind_of_file_gives_the_same_examples(tmp_path, kind, packed):
     assert corpus.fingerprint == read(tmp_path, ROWS, template="{id}: {input}\n").fingerprint
 
 
-def test_a_json_file_may_hold_one_object_a_line(tmp_path):
-    path = write(tmp_path / "task.json", jsonl(ROWS))
-    assert load(Source(path), "train").outputs == OUTPUTS
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_file_may_hold_one_object_a_line_or_all_rows_as_data(tmp_path, indent):
+    rows = {"version": 1, "data": ROWS}
+    for data in (jsonl(ROWS), json.dumps(rows, indent=indent).encode()):
+        assert load(Source(write(tmp_path / "task.json", data)), "train").outputs == OUTPUTS
+    path = write(tmp_path / "one.json", json.dumps(ROWS[0], indent=indent).encode())
+    assert load(Source(path), "train").outputs == OUTPUTS[:1]
+    splits = write(tmp_path / "splits.json", json.dumps({"train": ROWS}, indent=indent).encode())
+    assert "1: no column 'input'; it has train: " in message(Source(splits))
 
 
 @pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.csv", "\t"), ("t.tsv", "\t")])
@@ -93,6 +113,8 @@ def test_scalars_become_text_and_unused_columns_may_hold_anything(tmp_path):
     deep = {"input": None, "output": True, "extra": {"deep": [[]]}}
     rows = [{"input": 7, "output": 1.5, "extra": 1}, deep]
     assert pairs(source(tmp_path, rows).path) == [("7", "1.5"), ("", "true")]
+    as_parquet([{"input": date(2026, 1, 2), "output": Decimal("1.50")}], tmp_path / "t.parquet")
+    assert pairs(tmp_path / "t.parquet") == [("2026-01-02", "1.50")]
 
 
 def test_rows_with_an_empty_output_are_dropped_and_counted(tmp_path):
@@ -154,7 +176,6 @@ def test_the_first_column_of_a_template_without_input_is_the_input(tmp_path):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A Hub that holds one data set of two splits."""
     import datasets
     from huggingface_hub import HfApi
 

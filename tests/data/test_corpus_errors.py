@@ -115,6 +115,8 @@ BROKEN = {
     "no CSV": ("t.csv", b"", EMPTY),
     "names alone": ("t.csv", b"input,output\n", EMPTY),
     "no objects": ("t.json", b"[]", EMPTY),
+    "no rows": ("t.json", b'{\n"data": []}', EMPTY),
+    "a number": ("t.json", b"5", ": row 1: expected a JSON object, found a int"),
     "empty outputs": (
         "t.jsonl",
         jsonl([{"input": "a", "output": ""}] * 3),
@@ -129,6 +131,11 @@ BROKEN = {
         "t.jsonl",
         jsonl([{"in\nput": "a", "output": "b"}]),
         r":1: no column 'input'; it has 'in\nput', output",
+    ),
+    "a name after a space": (
+        "t.csv",
+        b"input, output\na, b\n",
+        ": no column 'output'; it has input, ' output'",
     ),
     "a number beyond reason": ("t.jsonl", HUGE_NUMBER, ":2: "),
     "a row beyond reason": ("t.jsonl", DEEP_ROW, ":2: "),
@@ -171,9 +178,10 @@ def test_paths_that_hold_no_data_are_refused(tmp_path):
     said = f"{gone}: no such file or folder: pass one, a Hub id, or builtin:NAME"
     assert message(Source(gone)) == said
     folder = Source(str(tmp_path))
-    assert message(folder).endswith("but no files: pass one file")
+    assert message(folder).endswith("but no files: pass one file or another folder")
     write(tmp_path / "notes.txt", b"hello")
-    assert "but notes.txt: pass one file" in message(folder)
+    write(tmp_path / "data" / "train.csv", b"input,output\na,b\n")
+    assert "but data/, notes.txt: pass one file or another folder" in message(folder)
 
 
 def test_a_folder_has_one_file_for_the_split(tmp_path):

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from tasc.data.chat import turns
-from tasc.data.corpus import read_table
+from tasc.data.corpus import read_table, refuse_empty
 from tasc.data.source import Source
 from tasc.errors import InputError
 
@@ -40,6 +40,7 @@ def _lines(source: Source, split: str) -> list[str]:
         texts = {name: table.texts(name) for name in columns}  # refuses what is no text
         outputs = texts[source.output_column]
         answered = [row for row, output in enumerate(outputs) if output.strip()]
+    refuse_empty(source, split, len(answered), table.length)
     rows = ({name: table.columns[name][row] for name in columns} for row in answered)
     return [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
 

@@ -35,7 +35,7 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
     """
     for name, step in plan.steps.items():
         check_output(output / name, force=True)
-        if isinstance(step, AugmentOptions) and Path(step.tokenizer).exists():
+        if isinstance(step, AugmentOptions) and step.wanted and Path(step.tokenizer).exists():
             Exporter(load_tokenizer(step.tokenizer), step.export)
         _check_models(step, plan)
     return tuple(

@@ -74,6 +74,9 @@ def _renumber_special(model: PreTrainedModel, new: Mapping[int, int]) -> None:
             elif name == "bad_words_ids" and value:  # no output contains a dropped token
                 words = [[new[i] for i in word] for word in value if new.keys() >= {*word}]
                 setattr(config, name, words or None)
+            elif name == "sequence_bias" and isinstance(value, list):
+                biases = [[[new[i] for i in w], bias] for w, bias in value if new.keys() >= {*w}]
+                setattr(config, name, biases or None)
     embedding = model.get_input_embeddings()
     if getattr(embedding, "padding_idx", None) is not None:
         embedding.padding_idx = model.config.get_text_config().pad_token_id

@@ -28,10 +28,10 @@ from tasc.vocab.exports import export
 from tasc.vocab.exports.merges import NewToken, TokenizerChange, write_merges
 from tasc.vocab.measure.saved import changed_outputs, check_round_trip
 from tasc.vocab.report import AugmentReport, OutputSizes, TrimReport
-from tasc.vocab.search.budget import MOST, Curve, Sightings, replayed
+from tasc.vocab.search.budget import MOST, Curve, Sightings, budget_curve, replayed
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
-from tasc.vocab.search.refine import Refined, Refiner
+from tasc.vocab.search.refine import Refined, Refiner, without_tokens
 from tasc.vocab.trim import trim
 
 
@@ -89,23 +89,25 @@ def augment(
     if options.trim:
         progress("choosing the tokens to keep", 0, 0)
         tokenizer, kept, trimmed = _trim(corpus, tokenizer, options, model_rows)
-        if not options.wanted:
-            options = options.but(export=export.supported_export(tokenizer))
     outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
-    refiner = Refiner(tokenizer, outputs, others, options, progress)
     name, curve, wanted = corpus.source.path, None, options.wanted
-    if not isinstance(wanted, int):
-        curve = refiner.curve(refiner.search(MOST), rows)
-        wanted = _recommended(curve, name)
-    found = refiner.run(name, wanted) if wanted else refiner.without()
+    if wanted:
+        refiner = Refiner(tokenizer, outputs, others, options, progress)
+        if not isinstance(wanted, int):
+            curve = refiner.curve(refiner.search(MOST), rows)
+            wanted = _recommended(curve, name)
+        found = refiner.run(name, wanted)
+    else:
+        found = without_tokens(tokenizer, outputs, options)
     saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
     train = _measure(outputs, tokenizer, saved, found, found.taken.last[0])
     later = None
     if others is not None:
         later = _measure(others, tokenizer, saved, found, replayed(found.taken, others)[-1])
     size = len(tokenizer.vocabulary())
-    curve = curve or refiner.curve(found.taken, rows)
+    price = options.overfit_penalty
+    curve = curve or budget_curve(found.taken, size, outputs, others, rows, price)
     report = _report(options, size, found, curve, train, later, trimmed)
     return Augmentation(found.tokenizer, saved.files, found.chosen.tokens, kept, name, report)
 

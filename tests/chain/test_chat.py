@@ -41,6 +41,14 @@ def task(tmp_path_factory):
     return folder
 
 
+def test_a_trimmed_tokenizer_keeps_the_tokens_of_the_chat_template(capsys, tmp_path, base, task):
+    given = ("--tokenizer", base, "--trim", "--output", tmp_path / "trimmed")
+    found = done(capsys, "augment", task, *given)["trim"]
+    shown = done(capsys, "data", task, "--tokenizer", base, "--samples", 20)["samples"]
+    read = {token["id"] for sample in shown for token in sample["tokens"][:-1]}
+    assert (found["used"], found["changed"]) == (len(read), 0)
+
+
 @pytest.mark.slow
 def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
     tokens, tuned, index = (tmp_path / name for name in ("tokens", "tuned", "index"))

@@ -92,8 +92,10 @@ def test_rows_that_do_not_fit_the_model_are_refused_and_nothing_changes(rows):
     assert model.config.vocab_size == 320
 
 
-def test_words_that_generate_must_not_write_are_renumbered():
+def test_words_that_generate_must_not_write_or_prefers_are_renumbered():
     model = pico.build_model()
     model.generation_config.bad_words_ids = [[7], [3, 7], [5]]
+    model.generation_config.sequence_bias = [[[7], 1.5], [[3, 5], 2.0], [[3, 7], -1.0]]
     keep_rows(model, [0, 3, 7])
     assert model.generation_config.bad_words_ids == [[2], [1, 2]]
+    assert model.generation_config.sequence_bias == [[[2], 1.5], [[1, 2], -1.0]]

@@ -28,7 +28,6 @@ KINDS = {
 
 
 def marked(kind: str) -> LoadedTokenizer:
-    """A tokenizer of a few hundred pieces."""
     algorithm, where, fallback = KINDS[kind]
     made = _trained(algorithm, fallback=fallback)
     if where == "gemma":

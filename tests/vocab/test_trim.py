@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import Metaspace, Sequence, WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 
 from tasc.errors import InputError
@@ -14,7 +15,7 @@ from tasc.vocab.exports.merges import read_merges
 from tasc.vocab.trim import Trimmed, trim
 from tests.options import AugmentOptions
 from tests.vocab.families import base_of
-from tests.vocab.marked import KINDS
+from tests.vocab.marked import KINDS, marked
 from tests.vocab.test_round_trips import BYTE_LEVEL, TEXT
 from tests.vocab.tiny import END, TEXTS, TOOL, added, tokenizer
 
@@ -26,7 +27,6 @@ def decoded(tokenizer: LoadedTokenizer, texts: list[str]) -> list[str]:
 
 
 def least(base: LoadedTokenizer, texts: list[str] = TASK) -> Trimmed:
-    """Trim a tokenizer to the fewest rows."""
     with pytest.raises(InputError, match=r"use --rows \d+ or more") as raised:
         trim(base, texts, 1)
     return trim(base, texts, int(str(raised.value).split()[-3]))
@@ -93,6 +93,14 @@ def test_other_kinds_are_refused():
     state["model"]["end_of_word_suffix"] = "</w>"
     with pytest.raises(InputError, match="this tokenizer is BPE with marks of words: leave --trim"):
         trim(LoadedTokenizer(Tokenizer.from_str(json.dumps(state)), "t"), TASK)
+
+
+def test_a_tokenizer_that_takes_no_new_tokens_is_trimmed_still():
+    odd = marked("bpe-always")
+    odd.tokenizer.pre_tokenizer = Sequence([WhitespaceSplit(), Metaspace()])  # as XGLM's
+    with pytest.raises(InputError, match="no new tokens if that is refused"):
+        added(TASK, base=odd, new_tokens=1)
+    assert added(TASK, base=odd, trim=True).kept == trim(odd, TASK).kept
 
 
 @pytest.mark.parametrize("new_tokens", [0, 2])

@@ -116,7 +116,6 @@ def tokenizer(kind: str = "qwen2", size: int = 330) -> LoadedTokenizer:
 
 
 def corpus(texts: Sequence[str]) -> Corpus:
-    """A training split with these outputs."""
     examples = tuple(Example("in", text, "in\n") for text in texts)
     return Corpus(Source("tiny.jsonl"), "train", examples, "0" * 64)
 

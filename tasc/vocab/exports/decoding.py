@@ -48,7 +48,7 @@ def found_in_normalized(state: dict[str, Any], path: str) -> bool:
         if part["type"] == "Metaspace" and part.get("prepend_scheme", "always") == "always":
             raise InputError(
                 f"{path}: this tokenizer inserts a space after each added token, so text would not "
-                "decode to itself: use --export pretoken"
+                "decode to itself: use --export pretoken, or no new tokens if that is refused too"
             )
     return False
 

@@ -44,7 +44,6 @@ class BasePattern:
     _guards: dict[str, str] = field(default_factory=dict)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pre-tokens of a text."""
         return [piece for piece, _ in self._split.pre_tokenize_str(text)]
 
     def guard(self, ngram: str) -> str:

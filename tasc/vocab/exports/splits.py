@@ -54,7 +54,7 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
             f"{path}: the pretoken export does not support {model['type']} split by "
             f"{' + '.join(kinds)}; it supports byte-level BPE split by one pattern or by classes "
             "of characters and a pattern, and BPE or Unigram that write spaces as ▁ and have no "
-            "token across words: use --export added"
+            "token across words: use --export added, or no new tokens if that is refused too"
         )
     return splits
 

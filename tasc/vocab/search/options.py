@@ -20,6 +20,7 @@ class AugmentOptions(MergeSearchOptions):
         "augmentation.json",
         references={"tokenizer": "tokenizer"},
         makes=frozenset({"tokenizer", "new tokens"}),
+        chat_template_of="tokenizer",
         other_splits=HELD_OUT,
     )
 

@@ -110,11 +110,6 @@ class Refiner:
         short = self._shortfall(requested, len(chosen.tokens), choice.whole)
         return Refined(result, chosen, tokenizer, excluded, rounds, short)
 
-    def without(self) -> Refined:
-        """Return the base tokenizer as it is, with no new token."""
-        result = self.search(1).first(0)
-        return Refined(result, Selection((), (), (), (), 0), self._base.tokenizer, {}, 0, None)
-
     def curve(self, searched: MergeResult, rows: EmbeddingCost | None) -> Curve:
         """Return the cost of every number of new tokens that a search covers."""
         size, price = len(self._vocabulary), self._options.overfit_penalty
@@ -217,6 +212,12 @@ class Refiner:
             (self._banned if unreachable else self._intermediate).add(token.string.encode())
 
 
+def without_tokens(base: LoadedTokenizer, outputs: Outputs, options: AugmentOptions) -> Refined:
+    """Return a base tokenizer of any kind as it is, with no new token."""
+    result = merge_search(request(outputs, base, 1, options)).first(0)
+    return Refined(result, Selection((), (), (), (), 0), base.tokenizer, {}, 0, None)
+
+
 class TokenFilter:
     """Rejects strings that cannot be new tokens, and records them by reason."""
 
@@ -232,7 +233,6 @@ class TokenFilter:
         }
 
     def protects(self, string: bytes) -> bool:
-        """Return whether the string contains a protected one."""
         return any(protected in string for protected in self._protected)
 
     def __call__(self, string: bytes) -> bool:

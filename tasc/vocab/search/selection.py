@@ -64,7 +64,6 @@ def select(
 
 
 def _renumbered(merges: Sequence[Merge], live: Container[int], size: int) -> tuple[NewToken, ...]:
-    """Return the ``live`` tokens, with ids from ``size`` on."""
     written: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids and kept tokens
     spelled: dict[int, tuple[int, ...]] = {}  # the search's id -> base ids
     tokens: list[NewToken] = []

@@ -36,6 +36,7 @@ def wrapped(inner: BaseException) -> Exception:
         OSError(errno.ENOSPC, FULL),
         SafetensorError("Error while serializing: I/O error: " + FULL + " (os error 28)"),
         Exception(FULL + " (os error 28)"),  # tokenizers
+        OSError("32768 requested and 11800 written"),  # numpy
         wrapped(OSError(errno.ENOSPC, FULL)),
     ],
 )

@@ -14,6 +14,7 @@ from tasc.errors import StorageError, TascError
 # Only writing can fail with these.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 _RUST = re.compile(r"\(os error (\d+)\)")  # in the errors of safetensors and tokenizers
+_NUMPY = re.compile(r"\d+ requested and \d+ written")  # the error of ndarray.tofile
 
 
 @contextmanager
@@ -63,7 +64,8 @@ def system_error(error: BaseException) -> OSError | None:
 
 def _os_error(error: BaseException) -> OSError | None:
     if isinstance(error, OSError):
-        return error
+        short = error.errno is None and _NUMPY.fullmatch(str(error))
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if short else error
     number = _RUST.search(str(error))
     return OSError(int(number[1]), os.strerror(int(number[1]))) if number else None
 

@@ -132,7 +132,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
         outputs = tokenizer.encode(corpus.outputs).split()
         index = build_index(outputs, tokenizer.eos_id, Counts())
     if options.head:
-        head = head_files.find(Path(options.head))
+        head = head_files.find(options.head)
         values, _ = head_files.read(head)
         head_files.check(head, values, model.hidden_size, model.vocab_size)
     constraint = _constraint(options, corpus)

@@ -10,11 +10,10 @@ from typing import Any
 from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
 from tasc.files.scratch import scratch
-from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
+from tasc.models.folder.files import CONFIG, GENERATION, INDEX, copy_json, read_json, weight_files
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
 from tasc.serving.parts import Parts
 from tasc.tokenizer.chat import source_of
-from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports.export import save
 
 # What the converter raises for a model that it does not know.
@@ -86,7 +85,7 @@ def _prepare(folder: Path, parts: Parts, vocabulary: Vocabulary) -> Any:  # noqa
     if not made.model_tensors:
         raise ValueError("its weights are not in files named model*.safetensors")
     writer = made.gguf_writer
-    made.set_vocab = partial(_add_vocabulary, writer, parts.tokenizer, vocabulary)
+    made.set_vocab = partial(_add_vocabulary, writer, parts, vocabulary)
     made.prepare_tensors()
     made.prepare_metadata(vocab_only=False)
     written = f"{writer.arch}.attention.sliding_window" in writer.kv_data[0]
@@ -135,7 +134,17 @@ def _ignored(config: dict[str, Any], tensors: list[dict[str, Any]]) -> str:
     return "attention_factor of YaRN" if explicit else ""
 
 
-def _add_vocabulary(writer: Any, tokenizer: LoadedTokenizer, vocabulary: Vocabulary) -> None:  # noqa: ANN401
+def _ends(parts: Parts) -> list[int]:
+    """Return the end tokens, first the tokenizer's, then the model's."""
+    file = parts.folder / GENERATION
+    settings = read_json(file if file.exists() else parts.folder / CONFIG, f"model {parts.folder}")
+    stated = settings.get("eos_token_id")
+    model = stated if isinstance(stated, list) else [stated]
+    return [*dict.fromkeys(end for end in (parts.tokenizer.eos_id, *model) if end is not None)]
+
+
+def _add_vocabulary(writer: Any, parts: Parts, vocabulary: Vocabulary) -> None:  # noqa: ANN401
+    tokenizer = parts.tokenizer
     marked = vocabulary.pre == SENTENCEPIECE
     writer.add_tokenizer_model("llama" if marked else "gpt2")
     writer.add_tokenizer_pre("default" if marked else vocabulary.pre)
@@ -146,7 +155,10 @@ def _add_vocabulary(writer: Any, tokenizer: LoadedTokenizer, vocabulary: Vocabul
         writer.add_add_space_prefix(vocabulary.adds_space)
     else:
         writer.add_token_merges(vocabulary.merges)
-    writer.add_eos_token_id(tokenizer.eos_id)
+    # llama.cpp ends an output at three tokens: the end of a text, of a turn and of a message.
+    adds = writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id
+    for add, end in zip(adds, _ends(parts), strict=False):
+        add(end)
     writer.add_add_bos_token(False)  # as in training
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
     if ids[:1] != alone[:1].tolist():

@@ -10,7 +10,7 @@ from typing import Any
 from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
-from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, copy_json, weight_files
+from tasc.models.folder.files import CONFIG, GENERATION, INDEX, WEIGHTS, copy_json, weight_files
 from tasc.options.constraint import Constraint
 from tasc.report.markdown import block
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
@@ -53,7 +53,7 @@ class Parts:
     def save_model(self, folder: Path) -> None:
         """Copy weights and configuration, without references to code; write the tokenizer."""
         index = [] if (self.folder / WEIGHTS).exists() else [INDEX]
-        named = [CONFIG, "generation_config.json", *index]
+        named = [CONFIG, GENERATION, *index]
         for file in (self.folder / name for name in named):
             if file.exists():
                 copy_json(file, folder, f"model {self.folder}")
@@ -105,7 +105,6 @@ class Format(ABC):
         return {}
 
     def notes(self) -> list[str]:
-        """Return the findings as sentences."""
         return []
 
     @staticmethod

@@ -13,7 +13,6 @@ ROWS = [dict(zip(("input", "output"), text.split("\n"), strict=True)) for text i
 
 @pytest.fixture(scope="session")
 def task(tmp_path_factory):
-    """The folder of a task whose outputs recur."""
     folder = tmp_path_factory.mktemp("task")
     (folder / "train.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     return folder

@@ -16,7 +16,6 @@ DIGITS = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLeve
 def augmented(
     folder: Path, task: Path, kind: str, architecture: str = "qwen2", *, tokens: str = ""
 ) -> Path:
-    """A random model with a tokenizer of new tokens."""
     size, base = VOCABULARY, folder / "base"
     if tokens in KINDS:
         size, spaced = 600, marked(tokens)

@@ -40,7 +40,6 @@ PROMPTS = [row["input"] for row in ROWS[: len(TEXTS)]]
 
 
 def records(path: Path) -> Any:
-    """Read a cache as llama.cpp does."""
     numbers, found = iter(np.fromfile(path, np.int32).tolist()), {}
     for first in numbers:
         ngram = (first, *islice(numbers, 3))
@@ -160,12 +159,15 @@ def test_the_converter_sees_neither_code_nor_pickles_nor_the_model_card(tmp_path
     assert not any(str(tmp_path) in str(field.contents()) for field in fields.values())
 
 
-def test_a_gguf_has_the_chat_template_and_no_bos_that_the_tokenizer_does_not_write(tmp_path, base):
+def test_a_gguf_has_the_chat_template_the_end_tokens_and_no_bos_of_its_own(tmp_path, base):
     model = copied(base, tmp_path / "model")
     restate(model / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
     restate(model / "tokenizer.json", post_processor=ENDING)
+    restate(model / "generation_config.json", eos_token_id=[7, 0, 8])
     exported(model, "llama-cpp", tmp_path / "out")
     fields = gguf.GGUFReader(tmp_path / "out" / "model.gguf").fields
+    ends = [fields[f"tokenizer.ggml.{end}_token_id"].contents() for end in ("eos", "eot", "eom")]
+    assert ends == [0, 7, 8]
     assert fields["tokenizer.chat_template"].contents() == "{{ messages[0].content }}"
     assert not fields["tokenizer.ggml.add_bos_token"].contents()
 

@@ -62,7 +62,6 @@ def proposer(factory: Factory, step: Step | None = None, most: int = 64) -> Chai
 
 
 def begun(factory: Factory, prompts: Sequence[np.ndarray] = PROMPTS) -> list[Any]:
-    """A drafter of each prompt."""
     drafters = [factory() for _ in prompts]
     for drafter, prompt in zip(drafters, prompts, strict=True):
         drafter.start(prompt)

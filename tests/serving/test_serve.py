@@ -18,7 +18,6 @@ from tests.serving.test_hook import CONFIG, write
 
 
 def export(base, engine, out):
-    """Export as ``tasc export`` does, and return its result."""
     result = exported(base, engine, out).to_dict()
     (out / "export.json").write_text(json.dumps(result))
     return result

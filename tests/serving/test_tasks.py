@@ -41,7 +41,6 @@ def write(folder, name, output):
 
 
 def replace(folder, output):
-    """Replace the first index by another, in one move."""
     write(folder, "other", output)
     (folder / "other" / FILE).replace(folder / "index" / FILE)
     (folder / "other").rmdir()
@@ -70,7 +69,6 @@ def proposer(folder, **more):
 
 
 def watching(folder):
-    """A proposer with an index and without tasks."""
     return proposer(folder, index=str(folder / "index"), tasks=None)
 
 

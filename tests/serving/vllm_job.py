@@ -68,18 +68,15 @@ def ids(answers: list[Any]) -> list[list[int]]:
 
 
 def metrics(llm: LLM) -> dict[str, float]:
-    """Return vLLM's counters by name."""
     return {m.name: m.value for m in llm.get_metrics() if hasattr(m, "value")}
 
 
 def alone(llm: LLM, job: dict[str, Any]) -> list[list[int]]:
-    """Ask one prompt after the other."""
     wanted = SamplingParams(**GREEDY)
     return [ids(llm.generate(p, wanted, use_tqdm=False))[0] for p in job["prompts"]]
 
 
 def together(llm: LLM, job: dict[str, Any]) -> dict[str, Any]:
-    """Ask all prompts at once, as texts."""
     answers = llm.generate(job["prompts"], SamplingParams(**GREEDY), use_tqdm=False)
     return {"prompts": [list(a.prompt_token_ids) for a in answers], "answers": ids(answers)}
 
@@ -141,7 +138,6 @@ def endurance(llm: LLM, job: dict[str, Any]) -> dict[str, float]:
 
 
 def held(llm: LLM) -> int:
-    """Return how many requests the proposer remembers."""
     core: Any = llm.llm_engine.engine_core
     runner = core.engine_core.model_executor.driver_worker.worker.model_runner
     return runner.drafter.proposer.requests.count
@@ -153,7 +149,6 @@ PHASES += (aborted, endurance)
 
 
 def main() -> None:
-    """Do the job's phases, in the order above."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     llm = start(job)
     found: dict[str, Any] = {"mended": mended()}

@@ -7,10 +7,10 @@ from tasc.data.foreign import one_line
 from tasc.data.quiet import no_bars
 from tasc.errors import InputError, UnavailableError
 from tasc.files.packaged import gguf_file
-from tasc.models.folder.files import CONFIG, INDEX, WEIGHTS, shard_names
+from tasc.models.folder.files import CONFIG, GENERATION, INDEX, WEIGHTS, shard_names
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_FIRST = (CONFIG, "generation_config.json", "adapter_config.json", WEIGHTS, INDEX)
+_FIRST = (CONFIG, GENERATION, "adapter_config.json", WEIGHTS, INDEX)
 
 
 def model_folder(path: str) -> Path:

@@ -16,6 +16,7 @@ from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+GENERATION = "generation_config.json"
 CODE = ("auto_map", "custom_pipelines")  # keys that make transformers import Python files
 Shapes = Mapping[str, Sequence[int]]  # of the tensors by name
 

@@ -17,10 +17,10 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
-from tasc.models.folder.files import AGAIN, CONFIG, Shapes, elements, read_json
+from tasc.models.folder.files import AGAIN, CONFIG, GENERATION, Shapes, elements, read_json
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-_ADAPTER, _GENERATION = "adapter_config.json", "generation_config.json"
+_ADAPTER = "adapter_config.json"
 _LAYERS = re.compile(r"layers?$|depth$|blocks$|types$")
 _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
@@ -51,8 +51,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     _check_kind(what, config)
     _check_quantisation(what, config)
     _check_references(what, config)
-    if (folder / _GENERATION).exists():
-        read_json(folder / _GENERATION, what)
+    if (folder / GENERATION).exists():
+        read_json(folder / GENERATION, what)
     return config
 
 

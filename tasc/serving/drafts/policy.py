@@ -63,7 +63,6 @@ class ChainPolicy:
         return Plan(max(max_nodes, 0), cost)
 
     def record(self, sequences: int, drafted: int, accepted: int) -> None:
-        """Record a step: the tokens drafted and accepted in all of its sequences."""
         if not sequences:
             return
         cost, account = self.token_cost(sequences), self.account

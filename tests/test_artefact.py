@@ -32,7 +32,6 @@ STEP = Step("demo", {"size": 1, "model": "somewhere"}, {"model": "abc"})
 
 
 def fail(output: Path, name: str, *, in_work: bool = False) -> None:
-    """Start an artefact, leave a file, and break."""
     with suppress(RuntimeError), create(output, STEP, force=True) as workspace:
         ((workspace.work if in_work else workspace.folder) / name).write_text("half")
         raise RuntimeError
@@ -80,6 +79,8 @@ def test_a_step_is_up_to_date_when_inputs_hash_the_same_wherever_they_lie(tmp_pa
     assert not up_to_date(tmp_path / "out", Step("demo", {"size": 2}, {"model": "abc"}))
     assert not up_to_date(tmp_path / "out", Step("demo", STEP.arguments, {"model": "abd"}))
     assert not up_to_date(tmp_path / "none", STEP)
+    (tmp_path / "out" / "data.txt").unlink()
+    assert not up_to_date(tmp_path / "out", STEP)
 
 
 def test_an_existing_artefact_needs_force(tmp_path):

@@ -14,6 +14,7 @@ from tests.cli import done, printed, refused, tasc
 from tests.data.test_chat_template import ANSWER, CHATML
 from tests.pico import make_base, make_tokenizer, restate
 from tests.recipes import write
+from tests.test_disk import limited
 
 ROWS = [{"input": f"wake me at {n}", "output": f"alarm_set, at {n}"} for n in range(100)]
 STEERING = "x: [\x1b[31m\u202e\"'#"
@@ -21,7 +22,6 @@ STEERING = "x: [\x1b[31m\u202e\"'#"
 
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
-    """A user's folder with examples in it."""
     monkeypatch.chdir(tmp_path)
     return write(Path("mine.jsonl"), ROWS)
 
@@ -40,7 +40,6 @@ def rows(path):
 
 
 def held_out():
-    """Return the examples of each split that a command made."""
     return [rows(f"mine-splits/{name}.jsonl") for name in ("train", "validation", "test")]
 
 
@@ -210,6 +209,7 @@ def test_names_that_steer_are_quoted(capsys):
     ("arguments", "said"),
     [
         (("few.jsonl",), "has 2 different examples with an output, too few to hold out"),
+        (("roles.jsonl",), "has no message with text of the role assistant"),
         (("absent.jsonl",), "no such file or folder"),
         (("given.yaml",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
@@ -220,10 +220,18 @@ def test_names_that_steer_are_quoted(capsys):
 )
 def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, arguments, said):
     write(Path("few.jsonl"), ROWS[:2] * 30)
+    write(Path("roles.jsonl"), [{"messages": [{"role": "model", "content": "a"}]}] * 30)
     write_task("task", "train", "validation")
     Path("given.yaml").write_text("path: task")
     before = sorted(Path.cwd().rglob("*"))
     assert said in refused(capsys, "init", *arguments)
+    assert sorted(Path.cwd().rglob("*")) == before
+
+
+def test_on_a_full_disk_nothing_is_left(capsys):
+    before = sorted(Path.cwd().rglob("*"))
+    with limited(3_000):
+        assert "cannot write mine-splits/train.jsonl: " in refused(capsys, "init", "mine.jsonl")
     assert sorted(Path.cwd().rglob("*")) == before
 
 

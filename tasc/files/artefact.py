@@ -90,8 +90,11 @@ def fingerprint(path: Path) -> str:
 
 
 def up_to_date(output: Path, step: Step) -> bool:
-    """Return whether ``output`` is an artefact of ``step``."""
-    return (output / MANIFEST).is_file() and read_manifest(output).get("key") == step.key
+    """Return whether ``output`` is an artefact of ``step`` with all of its files."""
+    manifest = read_manifest(output) if (output / MANIFEST).is_file() else {}
+    files = manifest.get("files")
+    complete = isinstance(files, dict) and all((output / name).is_file() for name in files)
+    return complete and manifest.get("key") == step.key
 
 
 def check_output(output: Path, *, force: bool) -> None:

@@ -18,6 +18,7 @@ from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.disk import writing
+from tasc.files.folders import remove
 from tasc.models.folder.fetch import local_folder
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import LARGEST_SEED, CommandOptions
@@ -127,10 +128,15 @@ def start_recipe(options: InitOptions) -> Started:
     written = [recipe] if task == given else [recipe, task]
     files |= zip(written, texts, strict=False)
     files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
-    with writing(recipe):
+    try:
         for file, text in files.items():
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            with writing(file):
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+    except BaseException:
+        for made in [folder, *files] if held else files:  # none of them existed
+            remove(made)
+        raise
     return Started(
         recipe=recipe,
         task=task,
@@ -270,6 +276,5 @@ def _texts(
 
 
 def _value(value: object) -> str:
-    """Return ``value`` as YAML in one line."""
     plain = not STEERING.search(str(value))
     return yaml.safe_dump([value], default_flow_style=True, width=2**20, allow_unicode=plain)[1:-2]

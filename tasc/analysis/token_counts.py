@@ -19,13 +19,13 @@ def save_counts(folder: Path, tokenizer: LoadedTokenizer, inputs: Int64, outputs
     save_file({"input": inputs, "output": outputs}, folder / FILE, metadata=identity)
 
 
-def load_counts(path: Path, tokenizer: LoadedTokenizer) -> Int64:
+def load_counts(path: Path | str, tokenizer: LoadedTokenizer) -> Int64:
     """Return the counts (V,) of the outputs by token id.
 
     ``path`` is the file, or the folder that ``tasc analyze`` wrote. Raises InputError if the file
     does not exist or belongs to another tokenizer, and IntegrityError if it is damaged.
     """
-    file = path / FILE if path.is_dir() else path
+    file = Path(path, FILE) if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise InputError(f"{file} does not exist: write it with tasc analyze --tokenizer")
     try:

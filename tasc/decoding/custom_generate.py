@@ -41,7 +41,7 @@ class CustomGenerate:
     corpus: Known
     tokenizer: PreTrainedTokenizerBase | None
     on_tokens: TokenCallback | None
-    draft_head: Path | None
+    draft_head: Path | str | None
     model: PreTrainedModel | None = None  # of the factories
     factories: dict[int, Factory] = field(default_factory=dict)  # by end token
     generations: list[Generation] = field(default_factory=list)
@@ -113,7 +113,7 @@ def custom_generate(
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     on_tokens: TokenCallback | None = None,
-    draft_head: Path | None = None,
+    draft_head: Path | str | None = None,
 ) -> CustomGenerate:
     """Return a reusable method for ``model.generate(**inputs, custom_generate=…)``.
 

@@ -89,8 +89,8 @@ class GenerateOptions(TypedDict, total=False):
     graphs: Graphs
     draft_model: PreTrainedModel | None
     draft_tokenizer: PreTrainedTokenizerBase | None
-    draft_head: Path | None
-    token_counts: Path | None
+    draft_head: Path | str | None
+    token_counts: Path | str | None
     schema: Path | str | dict[str, Any] | None
     grammar: Path | str | None
     regex: str | None

@@ -115,7 +115,7 @@ def new_head(model: PreTrainedModel, seed: int = 0) -> DraftHead:
     return head.to(model.device, model.dtype).eval()
 
 
-def load_head(path: Path, model: PreTrainedModel) -> DraftHead:
+def load_head(path: Path | str, model: PreTrainedModel) -> DraftHead:
     """Load the head in ``path`` for ``model``: one of ours, or a published EAGLE-1/2 checkpoint.
 
     Raises InputError if there is no head in safetensors, or it belongs to another model, and

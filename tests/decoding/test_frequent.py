@@ -55,7 +55,8 @@ def test_a_draft_head_and_a_draft_model_draft_frequent_tokens_only(
     target, tokenizer, counts, tmp_path, text, nodes
 ):
     new_head(target.model).save(tmp_path)
-    resources = resources_of(target, tokenizer, draft_head=tmp_path, token_counts=counts)
+    head, counted = str(tmp_path), str(counts)  # or paths
+    resources = resources_of(target, tokenizer, draft_head=head, token_counts=counted)
     drafter = parse(text).prepare(resources)()
     generate(target, drafter, ints(5, 6, 7), max_new_tokens=3, budget=30)
     drafted = drafter.draft(nodes).tokens

@@ -61,6 +61,6 @@ class Resources:
     tokenizer: "LoadedTokenizer | None" = None
     draft: DraftSource | None = None
     sampling: "Sampling | None" = None
-    draft_head: Path | None = None
-    token_counts: Path | None = None
+    draft_head: Path | str | None = None
+    token_counts: Path | str | None = None
     grammar: "Grammar | None" = None

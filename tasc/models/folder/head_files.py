@@ -13,9 +13,10 @@ from tasc.errors import InputError, IntegrityError
 from tasc.models.folder.files import CONFIG, WEIGHTS, check_inside, read_json
 
 
-def find(path: Path) -> Path:
+def find(path: Path | str) -> Path:
     """Return the head's folder: ``path``, or the head in the output of ``tasc finetune``."""
-    return path / "head" if (path / "head" / CONFIG).is_file() else path
+    head = Path(path, "head")
+    return head if (head / CONFIG).is_file() else head.parent
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

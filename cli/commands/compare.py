@@ -4,16 +4,18 @@ from collections.abc import Callable
 
 import typer
 
+from tasc.benchmark.metrics import find
 from tasc.benchmark.paired.compare import CompareOptions, compare_results
 from tasc.benchmark.results.comparisons import Change, ResultsComparison
 
 from .._console import interval_text, note, print_json, say, table_of
 from .._derive import RunFlags
 
+_FIGURES = {"speed": "speed, ms", "steps": "steps"}
 _COLUMNS: dict[str, Callable[[Change], str]] = {
     "model": lambda change: change.model,
     "method": lambda change: change.method,
-    "figure": lambda change: "speed, ms" if change.what == "speed" else change.what,
+    "figure": lambda change: _FIGURES.get(change.what) or find(change.what).label,
     "old": lambda change: f"{change.old:.4g}",
     "new": lambda change: f"{change.new:.4g}",
     "change": lambda change: f"{change.change:{_form(change)}}",

@@ -1,5 +1,7 @@
 """``--method choices`` in a bench: labels, calibration, and what it is not compared with."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tasc.benchmark.results.cells import Output
 from tasc.data.choices import find_choices, read_choices
 from tasc.data.source import Source
 from tasc.errors import InputError
-from tests.cli import done, tasc
+from tests.cli import done, printed, tasc
 from tests.pico import make_base
 from tests.recipes import write_splits
 
@@ -67,6 +69,7 @@ def test_a_bench_of_choices_alone_has_no_reference(capsys, task):
     assert (code, "NOT LOSSLESS" in err + out) == (0, False)
     assert "outputs of their own, not compared (–)" in out
     assert "Calibration error (ECE, 10 bins) of base · choices: 0." in out
+    assert re.search("Exact match +0[.0-9]* ", printed(capsys, "compare", "out", "out"))
 
 
 def test_the_calibration_error_is_that_of_the_paper():

@@ -31,8 +31,6 @@ def bench(wrong=range(0), factor=1.0, seed=1, model="m", first=N, **changes):
 
 @pytest.fixture
 def compared(save):
-    """Compare two results, saved."""
-
     def compare(old, new, **options):
         paths = {"old": save("old", old), "new": save("new", new)}
         return compare_results(CompareOptions(**paths | options))

@@ -97,7 +97,6 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:  
 
 
 def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:
-    """Return the typed values by field, the data source as a mapping of its own."""
     # Defaults are not passed on: the data's format is recognised only if no column is given.
     typed = [f for f in fields if f.of_data and (f.name in given or f.field == "path")]
     data = {f.field: values[f.name] for f in typed}

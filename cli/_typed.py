@@ -28,7 +28,6 @@ class Typed:
 
     @property
     def name(self) -> str:
-        """The name of the parameter in Python."""
         return self.option.replace("-", "_")
 
     @property
@@ -40,7 +39,6 @@ class Typed:
 
     @property
     def parameter(self) -> Any:  # noqa: ANN401
-        """The annotation of the parameter, as typer reads it."""
         kinds = [kind for kind in _kinds(self.annotation) if kind is not type(None)]
         plain: Any = kinds[0] if len(kinds) == 1 and kinds[0] in (bool, int, float) else str
         kind: Any = list[plain] if get_origin(self.annotation) is tuple else plain
@@ -61,7 +59,6 @@ class Typed:
 
     @property
     def shown(self) -> Any:  # noqa: ANN401
-        """The default, as the parser shows it."""
         default = list(self.default) if isinstance(self.default, tuple) else self.default
         return default.replace("\n", "\\n") if isinstance(default, str) else default
 

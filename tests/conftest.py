@@ -42,7 +42,6 @@ def heard() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny model and its tokenizer."""
     from tests.pico import make_base
 
     return make_base(tmp_path_factory.mktemp("base"))
@@ -50,7 +49,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> "LoadedTokenizer":
-    """The tiny tokenizer, loaded."""
     from tasc.tokenizer.loaded import load_tokenizer
     from tests.pico import make_tokenizer
 

@@ -9,7 +9,6 @@ ROWS = [{"input": f"number {i}", "output": f"value {i % 3} and {i % 3}"} for i i
 
 
 def write_recipe(folder: Path, steps: str) -> Path:
-    """Write a recipe whose data are the folder's ``task``."""
     path = folder / "r.yaml"
     path.write_text(HEAD + steps, encoding="utf-8")
     return path
@@ -22,7 +21,6 @@ def write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
 
 
 def write_splits(folder: Path, rows: Sequence[Mapping[str, object]]) -> Path:
-    """Write the same rows as the splits train and test."""
     for split in ("train", "test"):
         write(folder / f"{split}.jsonl", rows)
     return folder

@@ -18,7 +18,6 @@ def task(tmp_path):
 
 @pytest.fixture
 def models(tmp_path):
-    """A target and a draft model with a vocabulary of its own."""
     target, draft = make_base(tmp_path / "target"), make_base(tmp_path / "draft", seed=1)
     make_tokenizer(draft, ["play some jazz"], 270)
     return target, draft

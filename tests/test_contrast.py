@@ -44,7 +44,6 @@ def contrast(one: str, other: str) -> float:
 
 
 def blend(one: str, other: str, share: float) -> str:
-    """Return ``share`` of a colour over another one."""
     pairs = zip(channels(one), channels(other), strict=True)
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 

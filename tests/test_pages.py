@@ -78,7 +78,6 @@ def analysis_results() -> AnalysisResults:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> dict[str, str]:
-    """Each page by its template."""
     options = AugmentOptions(new_tokens="auto")
     made = augment(corpus(list(TEXTS * 4)), tokenizer(), options, [*TEXTS])
     return {
@@ -135,7 +134,6 @@ def test_every_table_may_be_scrolled(name):
 
 
 def widths(style: str) -> list[float]:
-    """Return the pixels that something must at least be wide."""
     style = re.sub(r"@media [^{]*|max-width: [^;}]*", "", style)
     style = re.sub(r"min\([^()]*100%\)", "", style)  # never wider than what it is in
     style = re.sub(r"minmax\(([^,]*),[^()]*\)", r"width: \1;", style)

@@ -22,7 +22,6 @@ from tests.recipes import ROWS, write, write_recipe
 
 @pytest.fixture
 def tokens(tmp_path):
-    """A tokenizer, and training examples beside it."""
     write(tmp_path / "task" / "train.jsonl", ROWS)
     return make_tokenizer(tmp_path / "tok")
 

@@ -57,7 +57,6 @@ RETIRED = {
 
 
 def files() -> Iterator[Path]:
-    """Yield every file that readers see."""
     for folder, endings in FOLDERS.items():
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in endings and from_root(path) not in EXEMPT:
@@ -79,7 +78,6 @@ def phrases(text: str) -> Iterator[str]:
 
 
 def names(tree: ast.AST) -> Iterator[str]:
-    """Yield every name that a module defines, reads or imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id
@@ -101,7 +99,6 @@ def references(tree: ast.AST) -> Iterator[str]:
 
 
 def faults(path: Path) -> list[str]:
-    """Return what is not plain English in a file."""
     text = path.read_text(encoding="utf-8")
     found = list(phrases(text))
     if path.suffix == ".py":

@@ -45,7 +45,6 @@ def literal(node: ast.expr) -> str | None:
 
 
 def messages() -> list[tuple[str, str]]:
-    """Return where each error is raised, and its text."""
     found = []
     for path in python_files("tasc", "cli"):
         for node in ast.walk(parsed(path)):

@@ -122,7 +122,6 @@ class WordStats:
 
     @property
     def bigrams(self) -> NgramStats:
-        """The row of Table 1."""
         return self.ngrams[1]
 
 

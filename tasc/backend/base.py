@@ -86,7 +86,6 @@ class MergeResult:
     aliases: tuple[Alias, ...]
 
     def first(self, length: int) -> "MergeResult":
-        """Return the result as it was after ``length`` merges."""
         return replace(self, merges=self.merges[:length])
 
     @property

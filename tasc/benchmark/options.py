@@ -148,7 +148,6 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         return Sampling(self.temperature, self.top_k, self.top_p, self.seed)
 
     def greedy(self) -> Self:
-        """Return the same options without sampling."""
         return self.but(temperature=None, top_k=0, top_p=1.0, verify="sampled")
 
     @model_validator(mode="before")

@@ -177,7 +177,6 @@ def _sample(
 
 
 def _text(tokenizer: LoadedTokenizer, strings: list[bytes], number: int) -> str:
-    """Return the string of a token, or the name of a special one."""
     if strings[number]:
         return strings[number].decode(errors="backslashreplace")
     return tokenizer.tokenizer.id_to_token(number) or f"<{number}>"

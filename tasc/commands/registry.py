@@ -27,7 +27,6 @@ class Command:
     call: str = ""  # in ``tasc.commands.calls``, if not of the command's name
 
     def kind(self) -> "type[CommandOptions]":
-        """Import the class of the options."""
         kind: type[CommandOptions] = _class(self.options)
         return kind
 

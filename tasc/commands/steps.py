@@ -82,7 +82,6 @@ def _identity(options: StepOptions, texts: Texts) -> Step:
 
 
 def _save(made: Report | Reported, folder: Path) -> Any:  # noqa: ANN401 - see ``Reported``
-    """Write the files of an artefact and the pages of its report; return the report."""
     report = made if isinstance(made, Report) else made.report
     if isinstance(made, Reported):
         made.save(folder)

@@ -106,7 +106,6 @@ def _split_of(text: str) -> str:
 
 @cache
 def _library() -> tuple[list[str], list[Documented]]:
-    """Return the snippets and the documented functions of the library, in one pass."""
     snippets, documented = list[str](), list[Documented]()
     root = Path(sysconfig.get_path("stdlib"))
     for path in sorted(root.rglob("*.py")):

@@ -51,7 +51,6 @@ class Rows:
         return cls._chats(source, table) if source.chat else cls._texts(source, table)
 
     def part(self, rows: slice, dropped: int = 0) -> "Rows":
-        """Return some of the rows, with the number of rows dropped."""
         first = rows.indices(len(self.outputs))[0]
         words = [None if w is None else w[rows] for w in (self.input_words, self.output_words)]
         return Rows(
@@ -132,7 +131,6 @@ class Corpus:
     offsets: Sequence[int] = ()  # as in ``Rows``; by default the numbers of the examples
 
     def rows(self) -> Iterator["Rows"]:
-        """Yield the examples as rows, some at a time."""
         whole = Rows(
             [example.input for example in self.examples],
             self.outputs,
@@ -147,7 +145,6 @@ class Corpus:
 
     @cached_property
     def outputs(self) -> list[str]:
-        """The expected outputs."""
         return [example.output for example in self.examples]
 
     @cached_property

@@ -159,7 +159,6 @@ class _Sequence:
             self.finished = self.finished or "length"
 
     def _append(self, tokens: list[int]) -> None:
-        """Append ``tokens`` up to an end token or a stop."""
         for i, token in enumerate(tokens):
             if token in self.ends:
                 tokens, self.finished = tokens[: i + 1], "end"

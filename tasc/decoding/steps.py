@@ -41,7 +41,6 @@ class StepStats:
 
     @property
     def samples(self) -> int:
-        """Number of outputs, N."""
         return len(self.tokens)
 
     @property

@@ -32,6 +32,5 @@ class Journal(Generic[Line]):
             raise InputError(f"{path} is damaged: drop --resume to start again") from None
 
     def add(self, line: Line) -> None:
-        """Append a record."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(line.model_dump_json() + "\n")

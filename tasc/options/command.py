@@ -139,7 +139,6 @@ class StepOptions(CommandOptions):
         return self.spec.makes
 
     def named(self, field: str) -> tuple[str, ...]:
-        """Return the references in a field: several, one or none."""
         value = getattr(self, field)
         return value if isinstance(value, tuple) else () if value is None else (value,)
 

@@ -48,7 +48,6 @@ class Constraint:
 
     @classmethod
     def of_strings(cls, strings: Sequence[str], name: str = "choices") -> "Constraint":
-        """Return the constraint to one of ``strings``."""
         if not strings or not all(strings):
             raise InputError(f"{name}: got {len(strings)} texts, or an empty one: give texts")
         written = (json.dumps(string, ensure_ascii=False) for string in strings)
@@ -57,7 +56,6 @@ class Constraint:
 
     @property
     def option(self) -> str:
-        """The option that gives a constraint of this kind."""
         return "grammar" if self.kind == "lark" else self.kind
 
 

@@ -52,7 +52,6 @@ class Texts:
 
     @property
     def fingerprint(self) -> str:
-        """Hashes of the contents of all splits."""
         read = {name: corpus.fingerprint for name, corpus in self.corpora.items()}
         if self.stream:
             read = {MAIN: self.stream.fingerprint, **read}
@@ -80,7 +79,6 @@ def read_texts(options: StepOptions) -> Texts:
 
 
 def _exists(source: Source, split: str, main: str | None) -> bool:
-    """Return whether a split exists and, with ``main``, is a different one."""
     existing = splits(source)
     try:
         found = choose_split(source.path, existing, split)

@@ -19,7 +19,6 @@ class Report(Record):
     """The report of a command, as its JSON file holds it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON values of the file."""
         return self.model_dump(mode="json")
 
 
@@ -33,6 +32,5 @@ class Reported(ABC):
         """Write those files into a folder, which need not exist."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
         values: dict[str, Any] = self.report.to_dict()
         return values

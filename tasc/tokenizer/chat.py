@@ -111,7 +111,6 @@ def source_of(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
 
 
 def _first_special(tokenizer: LoadedTokenizer, tail: str) -> tuple[str | None, str]:
-    """Return the first special token in ``tail``, and the text before it."""
     names = [tokenizer.tokenizer.id_to_token(i) for i in tokenizer.special_ids]
     found = [(tail.find(name), -len(name), name) for name in names if name and name in tail]
     return (min(found)[2], tail[: min(found)[0]]) if found else (None, "")

@@ -36,7 +36,6 @@ class Pieces:
     squeeze: bool = True  # whether runs of spaces become one
 
     def names(self, kind: int) -> list[str]:
-        """Return the texts of the pieces of a type."""
         return [text for text, _, its in self.pieces if its == kind]
 
 

@@ -111,7 +111,6 @@ def restore_optimizer(
 
 
 def _folders(work: Path) -> list[Path]:
-    """Return the complete checkpoints, newest first."""
     return sorted((p for p in work.glob("step-*") if p.suffix != ".tmp"), reverse=True)
 
 

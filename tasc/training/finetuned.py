@@ -71,7 +71,6 @@ class FinetuneResult(Reported):
             (folder / "README.md").write_text(self.card, encoding="utf-8")
 
     def merged(self) -> PreTrainedModel:
-        """Return the plain model of ``save_merged``."""
         plain = load_model(self.start.model)
         if self.start.kept is not None:
             keep_rows(plain, self.start.kept)
@@ -95,7 +94,6 @@ class TrimmedModel(Reported):
         return self.augmentation.report
 
     def save(self, folder: Path) -> None:
-        """Write the tokenizer, and the model with it to ``model``."""
         made, model = self.augmentation, load_model(self.base)
         made.save(folder)
         keep_rows(model, made.kept or ())

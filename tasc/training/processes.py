@@ -61,7 +61,6 @@ class Group:
                 bucket = []
 
     def total(self, number: float) -> float:
-        """Return the sum of ``number`` over the processes."""
         if self.size == 1:
             return number
         tensor = torch.tensor(number, dtype=torch.float64, device=_device())
@@ -69,7 +68,6 @@ class Group:
         return tensor.item()
 
     def of_first(self, text: str) -> str:
-        """Return the ``text`` of the first process."""
         if self.size == 1:
             return text
         content = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).to(_device())

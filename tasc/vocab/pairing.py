@@ -34,7 +34,6 @@ class Side(Record):
 
     @classmethod
     def of(cls, tokenizer: LoadedTokenizer, strings: Strings, texts: Sequence[str]) -> "Side":
-        """Describe ``tokenizer``, with the strings ``strings``."""
         prefixes = [text[:PREFIX] for text in texts]
         lost = [text for text in prefixes if not round_trips(tokenizer, text)]
         return cls(

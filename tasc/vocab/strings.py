@@ -29,7 +29,6 @@ class Strings:
 
     @cached_property
     def ordered(self) -> list[bytes]:
-        """All strings, sorted as bytes."""
         return sorted(self.ids)
 
     def extendable(self, string: bytes) -> bool:

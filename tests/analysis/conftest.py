@@ -11,13 +11,11 @@ from tasc.data.source import Source
 
 
 def make_corpus(rows: Iterable[tuple[str, str]]) -> Corpus:
-    """Return a corpus of (input, output) pairs."""
     examples = tuple(Example(text, output, text + "\n") for text, output in rows)
     return Corpus(Source("made.jsonl"), "train", examples, "0" * 64)
 
 
 def assert_same(one: Any, other: Any) -> None:
-    """Assert that two scans have counted the same."""
     assert (one.samples, one.dropped) == (other.samples, other.dropped)
     for a, b in ((one.input, other.input), (one.output, other.output)):
         assert (a.words, a.tokens) == (b.words, b.tokens)

@@ -140,7 +140,6 @@ class _Search:
         )  # fmt: skip
 
     def extends(self, token: int, last: int) -> bool:
-        """Whether the token's string strictly extends that of ``last``."""
         string, prefix = self.strings[token], self.strings[last]
         return string.startswith(prefix) and len(string) > len(prefix)
 

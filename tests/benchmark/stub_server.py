@@ -46,8 +46,6 @@ def serving(behaviour: Behaviour) -> Iterator[str]:
 
 
 class Server(ThreadingHTTPServer):
-    """A server whose threads end with its process."""
-
     request_queue_size = 128
     daemon_threads = True
 

@@ -28,14 +28,12 @@ def write_task(folder: Path, **splits: list[Row]) -> Path:
 
 
 def intents(count: int, seed: int = 0) -> list[Row]:
-    """Outputs that repeat one another in part."""
     rng = np.random.default_rng(seed)
     outputs = ["intent: " + ", ".join(rng.choice(WORDS, 4)) for _ in range(count)]
     return [{"input": f"say {i}", "output": output} for i, output in enumerate(outputs)]
 
 
 def split_of(prompts: Sequence[str], outputs: Sequence[str] = ()) -> Any:
-    """A loaded split with these prompts."""
     count = len(prompts)
     outputs = outputs or ["x"] * count
     return SimpleNamespace(prompts=prompts, outputs=outputs, examples=[None] * count)

@@ -38,7 +38,6 @@ def differences(rng):
 
 
 def ratios(rng):
-    """Return paired costs, one of them twice the other."""
     hard = rng.gamma(4, 5, 80)
     return 2 * hard * rng.lognormal(0, 0.1, 80), hard * rng.lognormal(0, 0.1, 80)
 

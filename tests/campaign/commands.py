@@ -71,13 +71,11 @@ class Undisturbed:
     """What each command does when nothing happens, found out once and kept."""
 
     def __init__(self, seeds: Seeds, home: Path) -> None:
-        """Keep the runs below ``home``."""
         self.seeds, self.home = seeds, home
         self.steps = _count_steps()
         self.runs: dict[str, Whole] = {}
 
     def __call__(self, command: str) -> Whole:
-        """Return the undisturbed run of a command."""
         if command not in self.runs:
             sandbox = self.home / command.replace(" ", "-")
             prepare(sandbox)
@@ -89,7 +87,6 @@ class Undisturbed:
         return self.runs[command]
 
     def arguments(self, command: str, sandbox: Path) -> list[str]:
-        """Return the arguments of a command that writes to ``made/out``."""
         return [*map(str, COMMANDS[command](self.seeds)), "--output", str(sandbox / "made" / "out")]
 
 

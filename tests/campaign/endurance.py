@@ -64,7 +64,6 @@ def verdict(before: Reading, after: Reading) -> tuple[float, bool]:
 
 
 def main() -> int:
-    """Print what was held before and after; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--warmup", type=int, default=100)

@@ -50,7 +50,6 @@ def _special(folder: str, names: list[str]) -> set[str]:
 
 
 def _hostile(name: str, seeds: Seeds, rng: Random, sandbox: Path) -> tuple[str, list[str]]:
-    """Run a command on what a generator made."""
     generator = importlib.import_module(f"tests.campaign.generators.{name}")
     prepare(sandbox)
     given = list(map(str, generator.build(rng, seeds, sandbox / "in")))

@@ -63,8 +63,6 @@ class Ended:
 
 @dataclass(frozen=True)
 class Started:
-    """A run in flight."""
-
     pid: int
     began: float
     shared: mmap.mmap
@@ -94,12 +92,10 @@ def prepare(sandbox: Path) -> None:
 
 
 def run(arguments: Sequence[str], sandbox: Path, faults: Faults = NONE) -> Ended:
-    """Run ``tasc`` with ``arguments`` in a prepared sandbox."""
     return wait(start(arguments, sandbox, faults))
 
 
 def start(arguments: Sequence[str], sandbox: Path, faults: Faults = NONE) -> Started:
-    """Fork a run of ``tasc``."""
     return fork(partial(_main, arguments), sandbox, faults)
 
 

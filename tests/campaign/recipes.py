@@ -35,7 +35,6 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
-    """Run all recipes; 1 if one ended otherwise than undisturbed."""
     parser = script(__doc__, data=True, kills=10, limit=24, seed=0)
     shipped = sorted(path.stem for path in RECIPES.glob("*.yaml"))
     parser.add_argument("--recipes", nargs="*", default=shipped)

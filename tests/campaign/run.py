@@ -29,7 +29,6 @@ FUZZERS = Path("build/fuzz/summary.json")  # what `make fuzz` found
 
 
 def main() -> int:
-    """Run the campaign; 1 if anything failed."""
     given = _arguments()
     given.keep.mkdir(parents=True, exist_ok=True)
     preload()

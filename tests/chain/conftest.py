@@ -14,7 +14,6 @@ LIMIT, ROWS = 300, 1000
 
 @pytest.fixture(scope="session")
 def massive(data_dir, once):
-    """The first rows of each split of massive-en."""
     with once("rows") as folder:
         (folder / "massive-en").mkdir(exist_ok=True)
         for name in ("test.jsonl", "validation.jsonl", "train.jsonl.gz"):

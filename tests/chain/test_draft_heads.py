@@ -9,7 +9,6 @@ from tests.cli import done, refused
 
 @pytest.fixture(scope="module")
 def head(chain, base):
-    """A head, trained for a moment."""
     options = ("--model", base, "--draft-head", "--limit", 24, "--max-new-tokens", 12)
     return chain("head", "finetune", *options, "--validation", "test", "--epochs", 2)
 

@@ -39,7 +39,6 @@ INVALID = {
 
 
 def constraint(kind: Any) -> Constraint:
-    """Return a small constraint of a kind."""
     if kind == "schema":
         return Constraint.of_schema(SCHEMA)
     text = LARK if kind == "lark" else r"[a-c]{2,5} \d+"
@@ -47,7 +46,6 @@ def constraint(kind: Any) -> Constraint:
 
 
 def grammar(tokenizer: LoadedTokenizer, kind: str = "schema") -> Grammar:
-    """Return a small grammar of a kind."""
     return Grammar(constraint(kind), tokenizer, (tokenizer.eos_id,))
 
 

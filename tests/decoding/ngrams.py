@@ -40,7 +40,6 @@ def twin(samples, n_max=4, discount=0.8, strength=1.0, p_min=1):
 
 
 def memory_of(outputs):
-    """Return a memory of past outputs."""
     memory = NgramTable(4)
     for output in outputs:
         memory.add_output(ints(*output))
@@ -62,7 +61,6 @@ def ngram_drafter(
 
 
 def draft_of(made, max_nodes):
-    """Return a drafter's next draft."""
     tokens, parents, probabilities = made.draft(max_nodes)
     return Draft(tokens, parents, probabilities=probabilities)
 

@@ -62,7 +62,6 @@ class CorpusText(Text):
     n_max: int = 4
 
     def follow(self, context: Sequence[int], token: int) -> None:
-        """Go on from ``context`` with ``token``."""
         grown = [*context, token]
         agrees = token != self.end and self.predicted == token
         known = [
@@ -88,7 +87,6 @@ class RecentText(Text):
     longest: int = 4
 
     def follow(self, context: Sequence[int], token: int) -> None:
-        """Go on from ``context`` with ``token``."""
         if token < 0:
             self.match = None
             return
@@ -165,7 +163,6 @@ class Slow:
             self.guessed.setdefault(before, {})[token] = path / above
 
     def distribution(self) -> Distribution:
-        """What comes next."""
         mixed: Distribution = {}
         for weight, distribution, _ in self._sources():
             if weight < IGNORED:
@@ -175,7 +172,6 @@ class Slow:
         return mixed
 
     def append(self, token: int) -> None:
-        """Learn from ``token``, and go on with it."""
         sources = list(self._sources())
         given = [weight * distribution.get(token, 0.0) for weight, distribution, _ in sources]
         self.told.append(_shares(sources, given))

@@ -102,7 +102,6 @@ def test_foreign_truncated_and_damaged_files_are_refused(tmp_path, saved, tokeni
 
 
 def forge(path, word, value):
-    """Set one word of the block."""
     whole, at = bytearray(path.read_bytes()), HEADER.size + 8 * word
     whole[at : at + 8] = np.uint64(value).tobytes()
     path.write_bytes(whole)

@@ -41,7 +41,6 @@ def ours(model, fast_tokenizer):
 
 @pytest.fixture(scope="module")
 def theirs(model):
-    """The model's own generate."""
     return lambda inputs, **options: model.generate(
         **inputs, **{"max_new_tokens": 24, "do_sample": False} | options
     )
@@ -49,7 +48,6 @@ def theirs(model):
 
 @pytest.fixture(scope="module")
 def one(fast_tokenizer):
-    """The first prompt."""
     return fast_tokenizer(PROMPTS[0], return_tensors="pt")
 
 

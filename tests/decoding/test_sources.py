@@ -97,7 +97,6 @@ def test_a_node_is_as_likely_as_where_its_path_was_read(known, outputs, output, 
 
 
 def random_texts(count, length, seed):
-    """Return texts of random tokens, none of them END."""
     return [tokens + 9 for tokens in random_prompts(*[length] * count, seed=seed)]
 
 

@@ -42,7 +42,6 @@ class Slots:
                 self.ids[self.ids.index(-1)] = token
 
     def check(self, found: Window, weight: torch.Tensor, buffer: torch.Tensor) -> None:
-        """Check the slots of ``found``, whose rows are in ``buffer``."""
         used = [slot for slot, token in enumerate(self.ids) if token >= 0]
         assert found.ids.tolist() == self.ids
         assert torch.equal(buffer[used], weight[[self.ids[slot] for slot in used]])

@@ -44,7 +44,6 @@ def bomb(file: Path, mark: Path) -> Path:
 
 
 def copied(base: Path, folder: Path, **config: Any) -> Path:
-    """Copy a model, with changes of its config.json."""
     shutil.copytree(base, folder)
     stated = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(stated | config))

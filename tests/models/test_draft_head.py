@@ -151,7 +151,6 @@ def test_a_missing_folder_and_a_model_are_no_head(model, tmp_path):
 
 @pytest.fixture
 def head(model, tmp_path):
-    """The folder of a good head."""
     new_head(model).save(tmp_path / "head")
     return tmp_path / "head"
 

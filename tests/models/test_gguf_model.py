@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def exported(tmp_path: Path, architecture="llama", weights="f32", **shape) -> tuple[Path, Path]:
-    """A random model as a folder, and as a GGUF file."""
     model, out = make_base(tmp_path / "model", architecture, **shape), tmp_path / "exported"
     tasc.export(tasc.ExportOptions(model=str(model), to="llama-cpp", weights=weights)).save(out)
     return model, out / MODEL

@@ -29,8 +29,6 @@ OPTIONS = FinetuneOptions(
 
 @dataclass(frozen=True)
 class Row:
-    """A new token."""
-
     new_id: int
     base_ids: tuple[int, ...]
 

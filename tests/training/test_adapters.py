@@ -98,7 +98,6 @@ def test_tf32_is_refused_without_a_cuda_device_and_undone_with_one(start, tmp_pa
 
 
 def used(folder):
-    """The tokens of the corpus, with the end token."""
     tokenizer, texts = load_tokenizer(str(folder)), corpus()
     encoded = [tokenizer.encode(column).tokens for column in (texts.prompts, texts.outputs)]
     return set(np.concatenate(encoded).tolist()) | {tokenizer.eos_id}

@@ -56,7 +56,6 @@ def accelerate(config: str, *options: str) -> list[str]:
 
 
 def start(task: Path, *words: Sequence[str]) -> subprocess.Popen[str]:
-    """Start Python with ``words``."""
     command = [sys.executable, *(word for part in words for word in part)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=task, text=True, stdout=pipe, stderr=pipe)

@@ -77,7 +77,6 @@ class Simulations:
         return self.__dict__ | {"_last": None}
 
     def run(self, setting: Setting) -> StepStats:
-        """Decode the references with a setting."""
         resources = Resources((), self.references.end, indexes=[self._index(setting)])
         make = prepare(resources, setting)
         if setting.tree_size:

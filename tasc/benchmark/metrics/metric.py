@@ -47,7 +47,6 @@ class Metric:
         self.ready()
 
     def score(self, outputs: Sequence[str], references: Sequence[str], delimiter: str) -> float:
-        """Return the value over all samples."""
         return float(self.value(self.count(outputs, references, delimiter).sum(0)))
 
 

@@ -55,7 +55,6 @@ class Output(Record):
 
     @classmethod
     def of(cls, answers: Sequence[Answer]) -> Self:
-        """Describe the answers to one prompt."""
         none: Answer = "", 0, None, ""
         text, tokens, *_ = next((answer for answer in answers if answer[2] is not None), none)
         _, _, ms, errors = zip(*answers, strict=True)
@@ -63,7 +62,6 @@ class Output(Record):
 
     @property
     def median_ms(self) -> float | None:
-        """Median over the answered requests."""
         answered = [ms for ms in self.ms if ms is not None]
         return median(answered) if answered else None
 

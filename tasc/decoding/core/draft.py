@@ -115,7 +115,6 @@ class Draft:
         return len(self.tokens)
 
     def children(self, node: int) -> list[int]:
-        """Return the nodes that continue ``node``, in order."""
         nodes: list[int] = np.flatnonzero(self.parents == node).tolist()
         return nodes
 
@@ -131,7 +130,6 @@ class Draft:
         return path
 
     def first_children(self) -> list[int]:
-        """Return the path of first children, from the root on."""
         path: list[int] = []
         last = -1
         for node, parent in enumerate(self.parents.tolist()):  # parents precede their children
@@ -168,7 +166,6 @@ class Draft:
         return Draft(self.tokens[nodes], parents, q, probabilities=paths)
 
     def _best_path(self) -> list[int]:
-        """Return the nodes of the path with the largest sum of probabilities."""
         weights = np.ones(len(self)) if self.probabilities is None else self.probabilities
         sums = np.zeros(len(self) + 1)  # the extra entry is the root's
         for node, parent in enumerate(self.parents.tolist()):

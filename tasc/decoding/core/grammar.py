@@ -76,7 +76,6 @@ class Grammar:
         self._forced: dict[bytes, Sequence[int]] = {}
 
     def matcher(self) -> Any:  # noqa: ANN401 - llguidance's LLMatcher
-        """Return the state of a new output."""
         return self._matcher.deep_copy()
 
     def allowed(self, matcher: Any) -> np.ndarray:  # noqa: ANN401
@@ -148,7 +147,6 @@ class Masks:
 
     @property
     def complete(self) -> bool:
-        """Whether the output is complete and cannot go on."""
         return bool(self.matcher.is_stopped())
 
     def extend(self, tokens: Sequence[int]) -> None:

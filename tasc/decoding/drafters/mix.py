@@ -80,7 +80,6 @@ class CostlyDraftPolicy:
         self.allowance = Allowance()
 
     def expected(self, draft: Draft, *, mixed: bool) -> float:
-        """Return the expected number of accepted tokens of ``draft``."""
         view = draft.tokens, draft.parents, draft.probabilities
         return float(self.acceptance[mixed].estimate(*view).sum())
 

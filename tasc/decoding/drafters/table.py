@@ -37,14 +37,12 @@ class Entry:
 
     @property
     def prepare(self) -> Callable[[Resources, Any], Factory]:
-        """The function at ``path``."""
         path = self.path if ":" in self.path else f"{self.path}:prepare"
         found: Callable[[Resources, Any], Factory] = resolve_name(f"tasc.decoding.drafters.{path}")
         return found
 
     @property
     def options(self) -> type:
-        """The class of the method's options, a dataclass."""
         kind: type = inspect.signature(self.prepare).parameters["options"].annotation
         return kind
 

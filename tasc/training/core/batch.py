@@ -48,7 +48,6 @@ class Examples:
         return int((self.positions == 0).sum()) > len(self)
 
     def targets_of(self, indices: np.ndarray) -> int:
-        """Return the number of targets of some examples."""
         return sum(int(self.targets[self.offsets[i] : self.offsets[i + 1]].sum()) for i in indices)
 
     def fingerprint(self) -> str:

@@ -36,7 +36,6 @@ class Schedule:
             )
 
     def epoch_steps(self, examples: int) -> int:
-        """Return the number of optimizer steps in one pass over the examples."""
         micro = -(-examples // self.micro_batch)
         return -(-micro // (self.effective_batch // self.micro_batch))
 

@@ -101,7 +101,6 @@ def _broken(rng: random.Random, seeds: Seeds, sandbox: Path) -> Path:
 
 
 def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
-    """Write a broken task, and return a command that reads it."""
     task, tokenizer = _broken(rng, seeds, sandbox), seeds.tokenizer
     return rng.choice(
         [

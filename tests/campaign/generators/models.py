@@ -63,12 +63,10 @@ def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
 
 
 def damage(rng: random.Random, folder: Path) -> None:
-    """Change one thing in a model folder."""
     rng.choice((_file, _file, _file, state, _index))(rng, folder)
 
 
 def state(rng: random.Random, folder: Path) -> None:
-    """Let config.json state something odd."""
     try:
         config = json.loads((folder / CONFIG).read_text())
         config |= [rng.choice(_STATED)]

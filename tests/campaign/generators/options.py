@@ -59,7 +59,6 @@ def _method(rng: random.Random) -> str:
 
 
 def _hostile(rng: random.Random, command: str, parameter: Any, sandbox: Path) -> str:
-    """Return a hostile value of the kind that an option takes."""
     name, annotation = parameter.name, parameter.type_descriptor.annotation
     if name == "method":
         return _method(rng)

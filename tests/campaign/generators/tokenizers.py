@@ -104,7 +104,6 @@ CHANGES = (_part, _regex, _model, _vocabulary, _added)
 
 
 def _state(rng: random.Random, path: Path) -> None:
-    """Change a few things in a tokenizer.json."""
     state = json.loads(path.read_text())
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if rng.random() < 0.4:

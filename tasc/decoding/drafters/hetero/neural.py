@@ -34,7 +34,6 @@ class NeuralDraftModel:
 
     @property
     def evaluated(self) -> int:
-        """Texts evaluated since ``follow``."""
         return len(self.tokens)
 
     def follow(self, ids: Sequence[int]) -> int:

@@ -28,13 +28,11 @@ class Chain:
     distributions: list[Any] = field(default_factory=list)
 
     def add(self, token: int, probability: float) -> float:
-        """Append a token with its probability; return the probability of the whole chain."""
         self.tokens.append(token)
         self.likely.append(probability * (self.likely[-1] if self.likely else 1.0))
         return self.likely[-1]
 
     def draft(self, q: torch.Tensor | LazyProposal | None) -> Draft:
-        """Return the chain as a draft; ``q`` as in ``core.draft.chain``."""
         likely = np.array(self.likely, np.float32)
         return chain(np.array(self.tokens, np.int32), q, likely)
 

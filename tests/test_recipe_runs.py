@@ -154,6 +154,14 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path, tokens):
     assert all(step["last_seconds"] > 0 for step in planned)
 
 
+def test_a_dry_run_asks_for_an_export_only_if_tokens_are_added(capsys, tmp_path, tokens):
+    restate(tokens / "tokenizer.json", pre_tokenizer={"type": "Digits", "individual_digits": True})
+    step = f"  t: {{command: augment, tokenizer: {tokens}, %s}}\n"
+    done(capsys, *run_of(tmp_path, step % "trim: true"), "--dry-run")
+    line = refused(capsys, *run_of(tmp_path, step % "new_tokens: 2"), "--dry-run")
+    assert "use --export added, or no new tokens if that is refused too" in line
+
+
 def test_a_dry_run_checks_the_models_that_steps_read(capsys, tmp_path, tokens):
     model = make_base(tmp_path / "model")
     restate(model / "config.json", hidden_size=48)

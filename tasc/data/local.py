@@ -167,13 +167,13 @@ def _batches(span: Span, source: Source, size: int) -> Iterator[Batch]:
             yield part, list(range(start, end))
             start = end
         return
-    absent = dict.fromkeys(source.optional_columns())
-    entries = (({**absent, **row}, at) if absent else (row, at) for row, at in _entries(span))
+    required = [name for name in columns if name not in source.optional_columns()]
+    entries = _entries(span)
     while chunk := list(islice(entries, size)):
         for row, at in chunk:
-            if not all(name in row for name in columns):
-                check_columns(_where(span.path, [at], 0), row, columns)
-        yield {n: [row[n] for row, _ in chunk] for n in columns}, [at for _, at in chunk]
+            if not all(name in row for name in required):
+                check_columns(_where(span.path, [at], 0), row, required)
+        yield {n: [row.get(n) for row, _ in chunk] for n in columns}, [at for _, at in chunk]
 
 
 def _where(path: Path, at: Sequence[int], position: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
 from tasc.files.scratch import scratch
-from tasc.models.folder.files import CONFIG, GENERATION, INDEX, copy_json, read_json, weight_files
+from tasc.models.folder.files import CONFIG, INDEX, copy_json, model_ends, weight_files
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
 from tasc.serving.parts import Parts
 from tasc.tokenizer.chat import source_of
@@ -134,15 +134,6 @@ def _ignored(config: dict[str, Any], tensors: list[dict[str, Any]]) -> str:
     return "attention_factor of YaRN" if explicit else ""
 
 
-def _ends(parts: Parts) -> list[int]:
-    """Return the end tokens, first the tokenizer's, then the model's."""
-    file = parts.folder / GENERATION
-    settings = read_json(file if file.exists() else parts.folder / CONFIG, f"model {parts.folder}")
-    stated = settings.get("eos_token_id")
-    model = stated if isinstance(stated, list) else [stated]
-    return [*dict.fromkeys(end for end in (parts.tokenizer.eos_id, *model) if end is not None)]
-
-
 def _add_vocabulary(writer: Any, parts: Parts, vocabulary: Vocabulary) -> None:  # noqa: ANN401
     tokenizer = parts.tokenizer
     marked = vocabulary.pre == SENTENCEPIECE
@@ -157,7 +148,8 @@ def _add_vocabulary(writer: Any, parts: Parts, vocabulary: Vocabulary) -> None: 
         writer.add_token_merges(vocabulary.merges)
     # llama.cpp ends an output at three tokens: the end of a text, of a turn and of a message.
     adds = writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id
-    for add, end in zip(adds, _ends(parts), strict=False):
+    ends = tokenizer.eos_id, *model_ends(parts.folder, f"model {parts.folder}")
+    for add, end in zip(adds, dict.fromkeys(ends), strict=False):
         add(end)
     writer.add_add_bos_token(False)  # as in training
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens

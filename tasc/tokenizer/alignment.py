@@ -54,7 +54,6 @@ class Bytes:
         self.byte_ids = {i: i for i in range(256)}
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
-        """Return the ids of ``string``, and the byte offset of the end of each token."""
         return list(string), list(range(1, len(string) + 1))
 
     def string_of(self, ids: list[int], first: bool = False) -> bytes:  # noqa: ARG002
@@ -76,6 +75,7 @@ class Encoder:
         self.byte_ids = {s[0]: i for i, s in enumerate(self.strings) if len(s) == 1}
 
     def encode(self, string: bytes) -> tuple[list[int], list[int]]:
+        """Return the ids of ``string``, and the byte offset of the end of each token."""
         if self.space and string.startswith(b" "):
             ids, ends = self.encode(string[1:])
             return ids, [end + 1 for end in ends]

@@ -170,6 +170,9 @@ def test_a_gguf_has_the_chat_template_the_end_tokens_and_no_bos_of_its_own(tmp_p
     assert ends == [0, 7, 8]
     assert fields["tokenizer.chat_template"].contents() == "{{ messages[0].content }}"
     assert not fields["tokenizer.ggml.add_bos_token"].contents()
+    restate(model / "generation_config.json", eos_token_id="x")
+    with pytest.raises(InputError, match="the end token 'x' is not a token id"):
+        exported(model, "llama-cpp", tmp_path / "other")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,24 @@ def read_json(file: Path, what: str) -> dict[str, Any]:
     return content
 
 
+def model_ends(folder: Path, what: str) -> list[int]:
+    """Return the end tokens that a model's files state. Raises errors of ``ends_of``."""
+    file = folder / GENERATION
+    settings = read_json(file if file.exists() else folder / CONFIG, what)
+    return ends_of(settings.get("eos_token_id"), what)
+
+
+def ends_of(stated: Any, what: str) -> list[int]:  # noqa: ANN401 - any JSON value
+    """Return the end tokens in ``eos_token_id``. Raises InputError for what is no token id."""
+    ends = stated if isinstance(stated, list) else [stated]
+    if stated is not None and not all(type(end) is int for end in ends):
+        raise InputError(
+            f"{what}: the end token {stated!r:.60} is not a token id: correct eos_token_id in "
+            f"{GENERATION}"
+        )
+    return [] if stated is None else ends
+
+
 def copy_json(file: Path, folder: Path, what: str) -> None:
     """Copy a JSON object into ``folder``, without the keys ``CODE`` at any depth.
 

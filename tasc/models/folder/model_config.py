@@ -17,7 +17,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
-from tasc.models.folder.files import AGAIN, CONFIG, GENERATION, Shapes, elements, read_json
+from tasc.models.folder.files import AGAIN, CONFIG, Shapes, elements, ends_of, model_ends, read_json
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _ADAPTER = "adapter_config.json"
@@ -38,7 +38,7 @@ _SLACK = 1 << 20
 def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json of a causal language model that needs no code of its own.
 
-    Raises InputError for any other model, and for a generation_config.json that is not JSON.
+    Raises InputError for any other model, and for end tokens that are no token ids.
     """
     what = f"model {folder}"
     _check_complete(what, folder)
@@ -51,8 +51,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     _check_kind(what, config)
     _check_quantisation(what, config)
     _check_references(what, config)
-    if (folder / GENERATION).exists():
-        read_json(folder / GENERATION, what)
+    model_ends(folder, what)
     return config
 
 
@@ -128,7 +127,7 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
 
     Raises InputError and IntegrityError, and whatever the model raises.
     """
-    _check_end(path, model)
+    ends_of(getattr(model.generation_config, "eos_token_id", None), f"model {path}")
     ids = torch.zeros((1, 2), dtype=torch.int64, device=model.device)
     try:
         with torch.inference_mode():
@@ -143,15 +142,6 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
     if logits.isnan().any():
         raise IntegrityError(
             f"model {path}: its logits are NaN, so its weights or config.json are damaged: {AGAIN}"
-        )
-
-
-def _check_end(path: str, model: PreTrainedModel) -> None:
-    end = getattr(model.generation_config, "eos_token_id", None)
-    if not all(type(i) is int for i in (end if isinstance(end, list) else [end]) if end):
-        raise InputError(
-            f"model {path}: the end token {_short(end)} is not a token id: correct eos_token_id in "
-            "generation_config.json"
         )
 
 

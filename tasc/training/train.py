@@ -111,14 +111,7 @@ def _trainable(
     rows = _trainable_rows(model, options.trained_rows, added, tokens)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
-        return lora.attach(
-            model,
-            rows,
-            rank=options.rank,
-            alpha=options.alpha,
-            dropout=options.dropout,
-            targets=options.target_modules,
-        )
+        return lora.attach(model, rows, options)
 
 
 def _trainable_rows(

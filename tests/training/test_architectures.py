@@ -22,6 +22,7 @@ from tasc.models.folder.files import weight_files
 from tasc.models.load import load_model
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.adapters import lora
+from tasc.training.adapters.options import AdapterOptions
 from tasc.training.draft_head import train_head
 from tasc.training.folder import save_model
 from tests import pico
@@ -58,7 +59,7 @@ def task(tmp_path):
 def test_the_merged_model_computes_what_the_adapter_model_does(tmp_path, kind, quantize, off):
     folder = make(tmp_path, kind)
     model = load_model(str(folder), dtype="float32", quantize=quantize)
-    model = lora.attach(model, [], rank=4, alpha=8, dropout=0.2).eval()
+    model = lora.attach(model, [], AdapterOptions(rank=4)).eval()
     disturb(model)
     merged = load_model(str(folder), dtype="float32")
     lora.merge_into(model, merged)
@@ -87,7 +88,7 @@ def test_adapters_and_new_rows_of_every_table_learn_and_merge(kind):
     model = pico.build_model(kind)
     extend_embeddings(model, ROWS, 322)
     plain = copy.deepcopy(model)
-    adapted = lora.attach(model, [320, 321], rank=4, alpha=8, dropout=0.0)
+    adapted = lora.attach(model, [320, 321], AdapterOptions(rank=4, alpha=8, dropout=0.0))
     ids = torch.tensor([[1, 2, 320, 321, 5]])
     adapted(input_ids=ids, labels=ids).loss.backward()
     for name, parameter in adapted.named_parameters():
@@ -182,7 +183,7 @@ def test_the_adapter_of_finetune_given_as_a_model_gets_one_helpful_line(
 
 def test_routers_of_experts_are_not_adapted():
     model = pico.build_model("phimoe", num_local_experts=4, num_experts_per_tok=2)
-    adapted = lora.attach(model, [], rank=4, alpha=8, dropout=0.2)
+    adapted = lora.attach(model, [], AdapterOptions(rank=4))
     assert adapted(input_ids=IDS).logits.isfinite().all()
 
 
@@ -191,5 +192,5 @@ def test_the_clamped_layers_of_gemma_3n_train_in_4_bits(tmp_path):
     own |= {"layer_types": ["sliding_attention", "full_attention"], "num_kv_shared_layers": 0}
     own |= {"activation_sparsity_pattern": [0.0, 0.0], "vocab_size_per_layer_input": 320}
     folder = pico.make_model(tmp_path, "gemma3n_text", **own)
-    adapted = lora.attach(load_model(str(folder), quantize="nf4"), [], rank=4, alpha=8, dropout=0.2)
+    adapted = lora.attach(load_model(str(folder), quantize="nf4"), [], AdapterOptions(rank=4))
     assert adapted.train()(input_ids=IDS).logits.isfinite().all()

@@ -5,6 +5,7 @@ from transformers import AutoModelForCausalLM
 from tasc.models.embeddings import extend_embeddings, is_tied
 from tasc.models.load import load_model
 from tasc.training.adapters import lora
+from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.batch import Batch
 from tasc.training.objectives.language import summed_loss
 from tests import pico
@@ -18,7 +19,8 @@ NEW = [320, 321]
 def adapted(folder, *, dtype="float32", dropout=0.0, rows=ROWS):
     model = load_model(str(folder), dtype=dtype, quantize="nf4")
     extend_embeddings(model, rows)
-    return lora.attach(model, [r.new_id for r in rows], rank=4, alpha=8, dropout=dropout)
+    options = AdapterOptions(rank=4, alpha=8, dropout=dropout)
+    return lora.attach(model, [row.new_id for row in rows], options)
 
 
 def disturb(model):

@@ -151,6 +151,7 @@ def _measure(
     from tasc.benchmark.predict import cost_of
     from tasc.models.load import load_model
     from tasc.training.adapters import lora
+    from tasc.training.adapters.options import AdapterOptions
     from tasc.training.core.batch import collate, encode_examples
     from tasc.training.core.precision import multiplies_in_bfloat16
     from tasc.training.objectives.language import summed_loss
@@ -160,7 +161,7 @@ def _measure(
     decoding = cost_of(model, "auto", "auto", tokenizer).seconds[0]  # as bench will decode
     loaded = load_model(model, device="auto", quantize=made.quantize)  # type: ignore[arg-type]
     rows = np.unique(examples.tokens).tolist()
-    trained = lora.attach(loaded, rows, rank=16, alpha=16, dropout=0.2).train()
+    trained = lora.attach(loaded, rows, AdapterOptions()).train()
     bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
     order = np.argsort(examples.lengths)
     typical = [order[len(order) * i // 4 :][: made.batch_size] for i in (2, 1, 2, 3)]

@@ -23,27 +23,19 @@ from tasc.data.foreign import one_line
 from tasc.errors import InputError
 from tasc.models.embeddings import is_tied, output_head, per_layer_table
 from tasc.models.folder.quiet import quiet
-from tasc.training.adapters.options import ALL_LINEAR
+from tasc.training.adapters.options import ALL_LINEAR, AdapterOptions
 
 _ADAPTER = "default"
 _PREFIX = "base_model.model."
 _FUSED = ("dt_proj", "out_proj")  # of Mamba's layers, whose kernels read these weights themselves
 
 
-def attach(
-    model: PreTrainedModel,
-    rows: Sequence[int],
-    *,
-    rank: int,
-    alpha: int,
-    dropout: float,
-    targets: str = ALL_LINEAR,
-) -> PeftModel:
+def attach(model: PreTrainedModel, rows: Sequence[int], options: AdapterOptions) -> PeftModel:
     """Freeze a model and attach LoRA to its linear layers except the LM head.
 
-    ``targets`` are the ends of layer names, separated by commas. Experts of a mixture are not
-    linear layers in transformers 5. ``rows`` of the embeddings and the LM head become trainable
-    too. All trainable parameters are float32, because bfloat16 cannot represent an AdamW step.
+    Experts of a mixture are not linear layers in transformers 5. ``rows`` of the embeddings and the
+    LM head become trainable too. All trainable parameters are float32, because bfloat16 cannot
+    represent an AdamW step.
 
     Raises InputError for rows of an LM head with a bias, which PEFT ignores, for a target that is
     not a layer, and for a model that PEFT cannot adapt.
@@ -52,10 +44,10 @@ def attach(
     if "altup_coef_clip" in settings:  # Gemma 3n would clamp weights in training, even packed ones
         settings["altup_coef_clip"] = None  # the config itself accepts only a number
     config = LoraConfig(
-        r=rank,
-        lora_alpha=alpha,
-        lora_dropout=dropout,
-        target_modules=_chosen_layers(model, targets),
+        r=options.rank,
+        lora_alpha=options.alpha,
+        lora_dropout=options.dropout,
+        target_modules=_chosen_layers(model, options.target_modules),
         trainable_token_indices=_trainable_rows(model, rows),
         task_type="CAUSAL_LM",
     )
@@ -70,10 +62,10 @@ def attach(
     for parameter in adapted.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    if dropout and model.device.type == "cpu":
+    if options.dropout and model.device.type == "cpu":
         for module in adapted.modules():
             if isinstance(module, LoraLayer):
-                module.lora_dropout[_ADAPTER] = BitDropout(dropout)
+                module.lora_dropout[_ADAPTER] = BitDropout(options.dropout)
     return adapted
 
 

@@ -192,8 +192,7 @@ class Run:
         if self.group.first:
             self._seed(step, _EVALUATION)
             options: dict[str, Any] = {"bfloat16": self.schedule.bfloat16, "progress": progress}
-            evaluation = self.evaluate(held_out, _EVALUATION_BATCH, step, **options)
-            loss, exact = evaluation.loss, evaluation.exact
+            loss, exact = self.evaluate(held_out, _EVALUATION_BATCH, **options)
         loss, exact = self.group.total(loss), self.group.total(exact)
         self._check_finite(loss, step - 1)
         self.journal.evaluations.append(asdict(Evaluation(step, loss, exact)))

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from tasc.progress import Progress, silent
 from tasc.training.core.batch import Batch, Examples, collate
-from tasc.training.core.schedule import Evaluation
 
 _LOGITS = 1 << 27  # of an evaluation batch: half a gigabyte in float32
 
@@ -30,18 +29,9 @@ class Learner:
 
     @torch.no_grad()
     def evaluate(
-        self,
-        examples: Examples,
-        batch_size: int,
-        step: int,
-        *,
-        bfloat16: bool,
-        progress: Progress = silent,
-    ) -> Evaluation:
-        """Evaluate after ``step`` steps, in batches of at most ``batch_size`` examples.
-
-        The module keeps its mode.
-        """
+        self, examples: Examples, batch_size: int, *, bfloat16: bool, progress: Progress = silent
+    ) -> tuple[float, float]:
+        """Return loss and exact match, as in ``Evaluation``; the module keeps its mode."""
         was_training = self.module.training
         self.module.eval()
         device = next(self.module.parameters()).device
@@ -57,4 +47,4 @@ class Learner:
                 sums += self.score(self.module, batch)
         self.module.train(was_training)
         loss, targets, exact, judged = sums.tolist()
-        return Evaluation(step, loss / max(1, targets), exact / max(1, judged))
+        return loss / max(1, targets), exact / max(1, judged)

@@ -16,6 +16,7 @@ from tasc.files.folders import remove
 
 _KEEP = 2  # in case the newest is damaged
 _TENSORS, _STATE = "state.safetensors", "state.json"
+Tensors = Mapping[str, torch.Tensor]
 # By field of ``Checkpoint``, the group that its tensors have in the file.
 _GROUPS = {"parameters": "parameter", "optimizer": "optimizer", "best": "best"}
 
@@ -25,11 +26,11 @@ class Checkpoint:
     """The complete state of a run."""
 
     step: int  # optimizer steps done
-    parameters: Mapping[str, torch.Tensor]  # trained tensors by name
-    optimizer: Mapping[str, torch.Tensor]  # its tensors, as ``"<parameter number>.<key>"``
+    parameters: Tensors  # trained tensors by name
+    optimizer: Tensors  # its tensors, as ``"<parameter number>.<key>"``
     journal: Mapping[str, Any]  # JSON values (losses so far, seconds)
     # Trained tensors at the best evaluation, with --patience.
-    best: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    best: Tensors = field(default_factory=dict)
 
 
 def save(work: Path, identity: str, state: Checkpoint) -> None:
@@ -38,12 +39,16 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     ``identity`` is a hash of the run's options, data and model.
     """
     work.mkdir(parents=True, exist_ok=True)
-    name = f"step-{state.step:08d}"
-    temporary, final = work / f"{name}.tmp", work / name
+    final = work / f"step-{state.step:08d}"
+    temporary = final.with_suffix(".tmp")
     for unfinished in work.glob("step-*.tmp"):
         remove(unfinished)
     temporary.mkdir()
-    tensors = _tensors(state)
+    tensors = {
+        f"{group}/{key}": tensor.detach().cpu().contiguous()
+        for name, group in _GROUPS.items()
+        for key, tensor in getattr(state, name).items()
+    }
     record = {"identity": identity, "step": state.step, "journal": dict(state.journal)}
     with writing(final, sum(tensor.nbytes for tensor in tensors.values())):
         save_file(tensors, temporary / _TENSORS)
@@ -54,15 +59,6 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     flush(work)
     for old in _folders(work)[_KEEP:]:
         remove(old)
-
-
-def _tensors(state: Checkpoint) -> dict[str, torch.Tensor]:
-    groups = {group: getattr(state, name) for name, group in _GROUPS.items()}
-    return {
-        f"{group}/{key}": tensor.detach().cpu().contiguous()
-        for group, members in groups.items()
-        for key, tensor in members.items()
-    }
 
 
 def newest(work: Path, identity: str) -> Checkpoint | None:
@@ -98,9 +94,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
     return {f"{i}.{key}": value for i, entry in state.items() for key, value in entry.items()}
 
 
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, torch.Tensor]
-) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
     """Load the result of ``optimizer_tensors``; keep the options of parameter groups."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in tensors.items():
@@ -114,6 +108,6 @@ def _folders(work: Path) -> list[Path]:
     return sorted((p for p in work.glob("step-*") if p.suffix != ".tmp"), reverse=True)
 
 
-def _group(tensors: Mapping[str, torch.Tensor], name: str) -> dict[str, torch.Tensor]:
+def _group(tensors: Tensors, name: str) -> dict[str, torch.Tensor]:
     prefix = f"{name}/"
     return {key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)}

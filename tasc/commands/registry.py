@@ -37,10 +37,10 @@ class Command:
 
     def read_report(self, file: Path) -> Any:  # noqa: ANN401 - a class of the table
         """Read the report of an artefact. Raises InputError if it is none."""
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
 
         try:
-            return TypeAdapter(_class(self.report)).validate_json(file.read_bytes())
+            return _class(self.report).model_validate_json(file.read_bytes())
         except (OSError, ValidationError):
             raise InputError(
                 f"{file} is not a report of tasc {self.name} of this version: run the step again "

@@ -96,7 +96,7 @@ def train_base(
     name = f"base {options.training} {asdict(preset)}"
     run = Run(sampled.learner(model), groups, blocks, schedule, work=work, name=name)
     report = run.train(held_out, resume=resume, progress=progress)
-    whole = BaseReport(**vars(report), vocabulary=size, vocabulary_wanted=options.vocabulary)
+    whole = BaseReport(**dict(report), vocabulary=size, vocabulary_wanted=options.vocabulary)
     return BaseResult(model, tokenizer, whole)
 
 

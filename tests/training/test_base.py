@@ -1,5 +1,3 @@
-import dataclasses
-
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -40,7 +38,7 @@ def test_a_vocabulary_that_the_texts_do_not_fill_is_told(result, capsys):
     show(result.report)
     assert "the tokenizer has 311 tokens, not 320" in capsys.readouterr().out
     for enough in (311, None):
-        show(dataclasses.replace(result.report, vocabulary_wanted=enough))
+        show(result.report.model_copy(update={"vocabulary_wanted": enough}))
         assert "no more pairs" not in capsys.readouterr().out
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import pytest
@@ -37,7 +36,7 @@ def test_training_lowers_the_loss_on_held_out_examples(result):
 def test_a_training_says_how_many_examples_it_cut(result, capsys):
     show(result.report)
     assert "too long" not in capsys.readouterr().out
-    show(dataclasses.replace(result.report, cut_examples=1234))
+    show(result.report.model_copy(update={"cut_examples": 1234}))
     assert "1,234 examples were too long and lost text" in capsys.readouterr().out
 
 

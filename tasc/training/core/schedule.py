@@ -1,10 +1,11 @@
 """How long and how fast to train, and what a run records and reports."""
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from tasc.errors import InputError
+from tasc.report.record import Report
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ class Journal:
         return max(0, len(self.evaluations) - 1 - self.best)
 
 
-@dataclass(frozen=True)
-class TrainReport:
+class TrainReport(Report):
     """The report of a training run."""
 
     steps: int
@@ -109,11 +109,7 @@ class TrainReport:
     kept_step: int  # whose weights are kept: the last, or with ``patience`` the best evaluation's
     stopped_early: bool  # whether ``patience`` ended the training
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-@dataclass(frozen=True)
 class BaseReport(TrainReport):
     """The same of a base model, and the size of its tokenizer."""
 

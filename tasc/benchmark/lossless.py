@@ -11,11 +11,12 @@ compared with those that transformers' own ``generate`` writes.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessorList
 
 from tasc.benchmark.matrix import Cell, Loaded, decode, firsts
 from tasc.benchmark.options import BenchOptions
@@ -24,6 +25,7 @@ from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Grammar, Masks
 from tasc.decoding.core.protocols import Adjust, Verifier
+from tasc.decoding.verify.reference import Verified
 from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target
 from tasc.progress import Progress, silent
@@ -103,9 +105,7 @@ def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
     digests: list[list[bytes]] = [[] for _ in some]
 
     def recording(sample: int, verify: Verifier) -> Verifier:
-        def record(
-            draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None
-        ) -> tuple[np.ndarray, int]:
+        def record(draft: Draft, logits: torch.Tensor, adjust: Adjust | None = None) -> Verified:
             path, bonus = verify(draft, logits, adjust)
             for row in (0, *(path + 1).tolist()):
                 bits = logits[row].cpu().contiguous().view(torch.uint8).numpy().tobytes()
@@ -158,16 +158,9 @@ def _reference(cell: Cell, options: BenchOptions) -> ReferenceMatch:
     return ReferenceMatch(**dict(result) | of | {"first_difference": first})
 
 
-class _Masked(LogitsProcessor):  # type: ignore[misc] # transformers has no types
-    """Applies a grammar's masks in transformers' ``generate``, for one sequence."""
-
-    def __init__(self, grammar: Grammar, prompt: int) -> None:
-        self.grammar, self.prompt = grammar, prompt
-
-    def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Mask the scores (1, V) after ``ids`` (1, L)."""
-        masks = Masks(self.grammar)
-        return masks(ids[0, self.prompt :].tolist(), scores[0])[None]
+def _masked(grammar: Grammar, prompt: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    """Mask the scores (1, V) after ``ids`` (1, L), which begin with a ``prompt`` of that length."""
+    return Masks(grammar)(ids[0, prompt:].tolist(), scores[0])[None]
 
 
 def generate_reference(
@@ -178,7 +171,7 @@ def generate_reference(
     The model has its own attention meanwhile; penalties of its generation config do not count.
     """
     ids = torch.from_numpy(prompt.astype(np.int64))[None].to(loaded.target.device)
-    processors = LogitsProcessorList([_Masked(grammar, len(prompt))] if grammar else [])
+    processors = LogitsProcessorList([partial(_masked, grammar, len(prompt))] if grammar else [])
     plain = GenerationConfig(
         do_sample=False,
         max_new_tokens=max_new_tokens,

@@ -84,21 +84,19 @@ def _times(runs: Sequence[Sequence[Generation]]) -> dict[str, Any]:
     }
 
 
-def calibration_error(
-    outputs: Sequence[results.Output], references: Sequence[str], bins: int = 10
-) -> float | None:
+def calibration_error(outputs: Sequence[results.Output], references: Sequence[str]) -> float | None:
     """Return the expected calibration error of the outputs' probabilities; None without any.
 
-    Outputs are put into ``bins`` of equal width by probability. The error is the mean over outputs
+    Outputs are put into ten bins of equal width by probability. The error is the mean over outputs
     of the gap between a bin's mean probability and its share of right outputs (Guo et al. 2017,
     On Calibration of Modern Neural Networks, arXiv:1706.04599, equation 5).
     """
-    sums = np.zeros(bins)
+    sums = np.zeros(10)
     for output, reference in zip(outputs, references, strict=True):
         if output.probability is None:
             return None
         right = output.text.strip() == reference.strip()
-        sums[min(int(output.probability * bins), bins - 1)] += right - output.probability
+        sums[min(int(output.probability * len(sums)), len(sums) - 1)] += right - output.probability
     return float(np.abs(sums).sum() / len(outputs))
 
 

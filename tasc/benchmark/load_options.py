@@ -5,9 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasc.benchmark.endpoint import Address, AllowRemote, check_reach
-from tasc.options.bounds import MOST
 from tasc.options.command import StepOptions, StepSpec
-from tasc.options.fields import LONGEST, Shell, Split, Text, as_value_error
+from tasc.options.fields import Positive, Shell, Split, Text, Tokens, as_value_error
 
 
 class LoadOptions(StepOptions):
@@ -31,15 +30,15 @@ class LoadOptions(StepOptions):
         Field((), description="Model to request: one for all endpoints, or one for each, in order.")
     )
     concurrency: int = Field(1, ge=1, le=999, description="Number of requests in flight.")
-    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Sent to servers as max_tokens.")
+    max_new_tokens: Tokens = Field(256, description="Sent to servers as max_tokens.")
     stop: tuple[Text, ...] = Field(
         (), description="Text that ends an output and is not part of it; repeatable."
     )
     repeats: int = Field(
         1, ge=1, le=1000, description="Number of times that each prompt is sent to each endpoint."
     )
-    warmup: int = Field(
-        3, ge=1, le=MOST, description="Unmeasured requests to each server before the first pass."
+    warmup: Positive = Field(
+        3, description="Unmeasured requests to each server before the first pass."
     )
     timeout: float = Field(
         600.0, ge=0.1, le=86400, description="Seconds after which a request has failed."

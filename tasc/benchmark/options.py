@@ -10,20 +10,22 @@ from tasc.benchmark.metrics.structured import KINDS
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
-from tasc.options.bounds import COLDEST, HOTTEST, MOST, MOST_NODES
-from tasc.options.command import MOST_EXAMPLES, ModelOptions, OtherSplit, StepSpec
+from tasc.options.bounds import COLDEST, HOTTEST, MOST_NODES
+from tasc.options.command import ModelOptions, OtherSplit, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
 from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
-    LONGEST,
     MODEL,
     CorpusSplit,
+    Count,
     DecodingDtype,
     Device,
+    Positive,
     Shell,
     Split,
     Temperature,
     Text,
+    Tokens,
     as_value_error,
 )
 from tasc.options.task import Data
@@ -86,7 +88,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         ("exact_match", "token_accuracy"), description=f"{described()}; repeatable."
     )
     delimiter: Text = Field(";", description="Separator of items, for the item metrics.")
-    max_new_tokens: int = Field(256, ge=1, le=LONGEST, description="Maximum tokens per output.")
+    max_new_tokens: Tokens = Field(256, description="Maximum tokens per output.")
     dtype: DecodingDtype = "float32"
     device: Device = "auto"
     repeats: int = Field(1, ge=1, le=1000, description="Number of passes over all samples.")
@@ -97,19 +99,15 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         description="Stop decoding after this many minutes, with the samples that every model and "
         "method has decoded by then; samples are in random order.",
     )
-    slice: Annotated[int | None, Shell(default="all")] = Field(
+    slice: Annotated[Positive | None, Shell(default="all")] = Field(
         None,
-        ge=1,
-        le=MOST_EXAMPLES,
         description="Number of samples per slice. One worker decodes a slice with all models and "
         "methods; methods that learn from outputs restart with each slice.",
     )
-    warmup: int = Field(3, ge=0, le=MOST, description="Number of unmeasured warm-up samples.")
+    warmup: Count = Field(3, description="Number of unmeasured warm-up samples.")
     batch_size: int = Field(1, ge=1, le=1024, description="Number of samples decoded together.")
     temperature: Temperature = Field(None, description="Sampling temperature; --seed fixes draws.")
-    top_k: int = Field(
-        0, ge=0, le=MOST, description="Sample from the k most likely tokens (0 = all)."
-    )
+    top_k: Count = Field(0, description="Sample from the k most likely tokens (0 = all).")
     top_p: float = Field(
         1.0, gt=0, le=1, description="Sample from the fewest tokens with this probability mass."
     )
@@ -278,15 +276,11 @@ class VocabularyOptions(ModelOptions):
     draft: Annotated[str, Shell(argument=True)] = Field(
         description="Drafter with any vocabulary: model or tokenizer, as folder or Hub id."
     )
-    prompts: int = Field(
-        20, ge=1, le=MOST, description="Number of examples to measure acceptance on."
-    )
-    positions: int = Field(
-        8, ge=1, le=LONGEST, description="Number of positions to measure per output."
-    )
+    prompts: Positive = Field(20, description="Number of examples to measure acceptance on.")
+    positions: Tokens = Field(8, description="Number of positions to measure per output.")
     temperature: float = Field(
         1.0, ge=COLDEST, le=HOTTEST, description="Temperature of both models' distributions."
     )
-    limit: int | None = Field(
-        1000, ge=1, le=MOST_EXAMPLES, description="Number of examples to tokenize, drawn by --seed."
+    limit: Positive | None = Field(
+        1000, description="Number of examples to tokenize, drawn by --seed."
     )

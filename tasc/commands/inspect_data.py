@@ -10,7 +10,7 @@ from pydantic import Field
 from tasc.commands.context import with_prompts
 from tasc.data.corpus import Corpus
 from tasc.options.command import StepOptions, StepSpec
-from tasc.options.fields import LONGEST, TOKENIZER
+from tasc.options.fields import LONGEST, TOKENIZER, Tokens
 from tasc.options.texts import read_texts
 from tasc.report.record import Record, Report
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
@@ -33,8 +33,8 @@ class DataOptions(StepOptions):
     max_length: int = Field(
         512, ge=8, le=LONGEST, description="Show what tasc finetune cuts with this --max-length."
     )
-    max_new_tokens: int = Field(
-        256, ge=1, le=LONGEST, description="Count outputs that tasc bench cuts with this limit."
+    max_new_tokens: Tokens = Field(
+        256, description="Count outputs that tasc bench cuts with this limit."
     )
 
 

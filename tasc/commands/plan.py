@@ -16,15 +16,9 @@ from tasc.data.source import BUILTIN
 from tasc.errors import InputError, RecipeError
 from tasc.files.packaged import PACKAGED
 from tasc.files.yaml_file import read_yaml
-from tasc.options.command import (
-    LARGEST_SEED,
-    MOST_EXAMPLES,
-    CommandOptions,
-    OptionsError,
-    StepOptions,
-)
+from tasc.options.command import CommandOptions, OptionsError, StepOptions
 from tasc.options.explain import explain
-from tasc.options.fields import Shell, as_value_error
+from tasc.options.fields import Positive, Seed, Shell, as_value_error
 from tasc.options.references import expanded
 from tasc.options.task import Options, Task, as_task
 
@@ -39,7 +33,7 @@ class RecipeFile(Options):
     name: str
     description: str
     data: Task
-    seed: int = Field(0, ge=0, le=LARGEST_SEED)
+    seed: Seed = 0
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
@@ -57,15 +51,11 @@ class Overrides(CommandOptions):
     split: str | None = Field(
         None, description="Split for analyze, bench and load, instead of the recipe's."
     )
-    limit: int | None = Field(
+    limit: Positive | None = Field(
         None,
-        ge=1,
-        le=MOST_EXAMPLES,
         description="Maximum number of examples in each step; a lower limit in the recipe stays.",
     )
-    seed: int | None = Field(
-        None, ge=0, le=LARGEST_SEED, description="Seed instead of the recipe's."
-    )
+    seed: Seed | None = Field(None, description="Seed instead of the recipe's.")
 
     @field_validator("data_dir", mode="before")
     @classmethod

@@ -13,12 +13,10 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from tasc.errors import InputError
 from tasc.options.bounds import Bounded, Bounds
 from tasc.options.explain import explain
-from tasc.options.fields import Shell, Split, as_value_error
+from tasc.options.fields import Positive, Seed, Shell, Split, as_value_error
 from tasc.options.references import expand_user, parse_label
 from tasc.options.task import CONSTRAINTS, Data, Options, as_task
 
-MOST_EXAMPLES = 10**9
-LARGEST_SEED = 2**32 - 1  # valid for the random generators of all libraries
 MOST_THREADS = 1024
 Kind = Literal[
     "model",
@@ -123,10 +121,10 @@ class StepOptions(CommandOptions):
 
     source: Data
     split: Split = "train"
-    limit: int | None = Field(
-        None, ge=1, le=MOST_EXAMPLES, description="Maximum number of examples, drawn with the seed."
+    limit: Positive | None = Field(
+        None, description="Maximum number of examples, drawn with the seed."
     )
-    seed: int = Field(0, ge=0, le=LARGEST_SEED, description="Seed of every random choice.")
+    seed: Seed = Field(0, description="Seed of every random choice.")
 
     @property
     def data(self) -> Data | None:

@@ -9,10 +9,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from tasc.errors import TascError
-from tasc.options.bounds import check_temperature
+from tasc.options.bounds import MOST, check_temperature
 from tasc.options.references import expand_user
 
 LONGEST = 2**20  # tokens per sequence
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # valid for the generators of all libraries
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Positive = Annotated[int, Field(ge=1, le=MOST)]
+Tokens = Annotated[int, Field(ge=1, le=LONGEST)]
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from tasc.errors import InputError
-from tasc.options.bounds import MOST
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepSpec
-from tasc.options.fields import LONGEST, MODEL, Device, Dtype, Shell, as_value_error
+from tasc.options.fields import LONGEST, MODEL, Count, Device, Dtype, Shell, Tokens, as_value_error
 from tasc.training.adapters.options import AdapterOptions
 from tasc.training.core.schedule import Schedule
 
-MOST_SEQUENCES = 2**16  # per batch
+Sequences = Annotated[int, Field(ge=1, le=2**16)]  # per batch
 MOST_EPOCHS, MOST_RATE = 10**6, 100
 # Defaults for adapters, and for a draft head.
 _RATE, _HEAD_RATE = 2e-4, 1e-3
@@ -44,8 +43,8 @@ class TrainingOptions(ModelOptions):
         "weights, by exact match and then by loss.",
     )
     device: Device = "auto"
-    checkpoint_steps: int = Field(
-        50, ge=0, le=MOST, description="Optimizer steps between checkpoints (0 = none)."
+    checkpoint_steps: Count = Field(
+        50, description="Optimizer steps between checkpoints (0 = none)."
     )
 
     @property
@@ -123,9 +122,7 @@ class BaseOptions(TrainingOptions):
     block: int = Field(
         256, ge=2, le=LONGEST, description="Tokens of an example, into which texts are packed."
     )
-    batch_blocks: int = Field(
-        9, ge=1, le=MOST_SEQUENCES, description="Training examples per optimizer step."
-    )
+    batch_blocks: Sequences = Field(9, description="Training examples per optimizer step.")
     positions: int = Field(
         4096, ge=2, le=LONGEST, description="Longest sequence, in tokens, stated in config.json."
     )
@@ -166,10 +163,10 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
     learning_rate: Annotated[
         float | None, Shell(default=f"{_RATE:g}; {_HEAD_RATE:g} for a draft head")
     ] = Field(None, gt=0, le=MOST_RATE, description="Peak learning rate of AdamW.")
-    batch_size: int = Field(8, ge=1, le=MOST_SEQUENCES, description="Examples per forward.")
+    batch_size: Sequences = Field(8, description="Examples per forward.")
     effective_batch: Annotated[
-        int | None, Shell(default=f"{_BATCH}; {_HEAD_BATCH} for a draft head")
-    ] = Field(None, ge=1, le=MOST_SEQUENCES, description="Examples per optimizer step.")
+        Sequences | None, Shell(default=f"{_BATCH}; {_HEAD_BATCH} for a draft head")
+    ] = Field(None, description="Examples per optimizer step.")
     max_length: int = Field(
         512,
         ge=8,
@@ -177,8 +174,8 @@ class FinetuneOptions(AdapterOptions, TrainingOptions):
         description="Maximum number of tokens of prompt and output; longer prompts are cut at the "
         "beginning.",
     )
-    max_new_tokens: int = Field(
-        256, ge=1, le=LONGEST, description="With --draft-head: maximum number of tokens per answer."
+    max_new_tokens: Tokens = Field(
+        256, description="With --draft-head: maximum number of tokens per answer."
     )
     repetition_penalty: float = Field(
         1.0, ge=1, le=1000, description="With --draft-head: repetition penalty of the answers."

@@ -21,8 +21,8 @@ from tasc.files.disk import writing
 from tasc.files.folders import remove
 from tasc.models.folder.fetch import local_folder
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
-from tasc.options.command import LARGEST_SEED, CommandOptions
-from tasc.options.fields import MODEL, as_value_error
+from tasc.options.command import CommandOptions
+from tasc.options.fields import MODEL, Seed, as_value_error
 from tasc.options.references import expand_user, resolve_model
 from tasc.options.task import Data, Task, as_task, is_task_file
 from tasc.report.html import plain_template
@@ -57,9 +57,7 @@ class InitOptions(CommandOptions):
         description="Time for the whole recipe on this machine, which sets the numbers of examples "
         "and epochs; needs a local --model.",
     )
-    seed: int = Field(
-        0, ge=0, le=LARGEST_SEED, description="Seed of the recipe and of held-out examples."
-    )
+    seed: Seed = Field(0, description="Seed of the recipe and of held-out examples.")
 
     @field_validator("model", "recipe")
     @classmethod

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasc.options.bounds import MOST
-from tasc.options.fields import Shell
+from tasc.options.fields import Positive, Shell
 from tasc.options.task import Options
 
 TrainedRows = Literal["new", "used", "all"]
@@ -21,9 +20,7 @@ class AdapterOptions(Options):
         "lora", description="lora trains adapters, none trains all weights."
     )
     rank: int = Field(16, ge=1, le=2**14, description="LoRA rank.")
-    alpha: int = Field(
-        16, ge=1, le=MOST, description="LoRA alpha; adapters are scaled by alpha / rank."
-    )
+    alpha: Positive = Field(16, description="LoRA alpha; adapters are scaled by alpha / rank.")
     dropout: float = Field(0.2, ge=0, lt=1, description="Dropout rate before the adapters.")
     target_modules: str = Field(
         ALL_LINEAR,

@@ -11,7 +11,7 @@ import yaml
 from site_tables import results, schema
 
 from tasc.benchmark.metrics import METRICS
-from tasc.commands.plan import Overrides, read
+from tasc.commands.plan import RunOptions, read
 from tasc.commands.registry import STEPS, step_options
 from tasc.commands.steps import names
 from tasc.decoding.drafters import DRAFTERS, parse
@@ -158,7 +158,7 @@ def test_a_recipe_or_a_task_file_on_a_page_is_valid(tmp_path):
         path = tmp_path / f"{number}.yaml"
         path.write_text(block)
         if "steps" in yaml.safe_load(block):
-            assert read(path, Overrides(data_dir=tmp_path)).steps
+            assert read(path, RunOptions(data_dir=tmp_path)).steps
         else:
             assert read_task(path, {}).path
 

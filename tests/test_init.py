@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasc.commands.plan import Overrides, read
+from tasc.commands.plan import RunOptions, read
 from tasc.options.task import Task
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, printed, refused, tasc
@@ -32,7 +32,7 @@ def write_task(folder="task", *splits):
 
 
 def planned(path="recipe.yaml"):
-    return read(Path(path), Overrides())
+    return read(Path(path), RunOptions())
 
 
 def rows(path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tasc.commands.plan import Overrides, read
+from tasc.commands.plan import RunOptions, read
 from tasc.errors import RecipeError
 from tests.cli import refused
 from tests.pico import make_tokenizer
@@ -44,7 +44,7 @@ def test_no_file_harms_its_reader(tmp_path, text, said):
     path.write_text(text)
     started = time.perf_counter()
     with pytest.raises(RecipeError) as caught:
-        read(path, Overrides())
+        read(path, RunOptions())
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert time.perf_counter() - started < 3
@@ -153,5 +153,5 @@ def test_a_step_that_cannot_be_written_stops_the_first_one(capsys, tmp_path):
 
 def test_a_number_may_be_written_as_text(tmp_path):
     recipe = write_recipe(tmp_path, "  a: {command: base, limit: '3', learning_rate: 1e-3}\n")
-    step: Any = read(recipe, Overrides()).steps["a"]
+    step: Any = read(recipe, RunOptions()).steps["a"]
     assert (step.limit, step.learning_rate) == (3, 1e-3)

@@ -6,7 +6,7 @@ import pytest
 from tasc_cli.commands import run
 
 from tasc.analysis.options import AnalyzeOptions
-from tasc.commands.plan import Overrides, read
+from tasc.commands.plan import RunOptions, read
 from tasc.commands.steps import run_step
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError
@@ -86,7 +86,7 @@ def test_a_limit_makes_no_step_larger(tmp_path):
     steps = f"  a: {{command: index, tokenizer: t}}\n  b: {step}5}}\n  c: {step}50}}\n"
     recipe = write_recipe(tmp_path, steps)
     for limit, expected in ((20, [20, 5, 20]), (None, [None, 5, 50])):
-        plan = read(recipe, Overrides(limit=limit))
+        plan = read(recipe, RunOptions(limit=limit))
         assert [step.limit for step in plan.steps.values()] == expected
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tasc
-from tasc.commands.plan import Overrides, Plan, read
+from tasc.commands.plan import Plan, RunOptions, read
 from tests.cli import done, printed, refused
 from tests.pico import make_tokenizer
 from tests.recipes import write
@@ -75,7 +75,7 @@ def test_every_command_line_takes_it_and_goes_on_with_it(capsys, task):
 def plan_of(recipe: str) -> Plan:
     path = Path("tasks/r.yaml")
     path.write_text(f"name: x\ndescription: y\n{recipe}")
-    return read(path, Overrides(data_dir=Path("tasks")))
+    return read(path, RunOptions(data_dir=Path("tasks")))
 
 
 @pytest.mark.parametrize("data", ["data: task.yaml", "data: {path: task.yaml, template: '{q}'}"])

@@ -37,14 +37,17 @@ class RecipeFile(Options):
     steps: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
-class Overrides(CommandOptions):
-    """What the command line changes in every step of a recipe; None leaves the recipe's value.
-
-    ``limit`` never makes a step larger than the recipe has it.
-    """
+class RunOptions(CommandOptions):
+    """Options of ``tasc run``; those that change every step leave the recipe's values if None."""
 
     command = "run"
 
+    recipe: Annotated[str, Shell(argument=True)] = Field(
+        "recipe.yaml", description="YAML file, or the name of one that comes along."
+    )
+    dry_run: bool = Field(
+        False, description="Check the whole recipe and show its steps; nothing is run or written."
+    )
     data_dir: Annotated[Path | None, Shell(default="$TASC_DATA")] = Field(
         None, description="Folder with local data sets."
     )
@@ -68,17 +71,6 @@ class Overrides(CommandOptions):
             return expanded(Path(value))
 
 
-class RunOptions(Overrides):
-    """Options of ``tasc run``."""
-
-    recipe: Annotated[str, Shell(argument=True)] = Field(
-        "recipe.yaml", description="YAML file, or the name of one that comes along."
-    )
-    dry_run: bool = Field(
-        False, description="Check the whole recipe and show its steps; nothing is run or written."
-    )
-
-
 @dataclass(frozen=True)
 class Plan:
     """A checked recipe: its name and its steps in order, references still by step name."""
@@ -87,7 +79,7 @@ class Plan:
     steps: dict[str, StepOptions]
 
 
-def read(path: Path, overrides: Overrides) -> Plan:
+def read(path: Path, asked: RunOptions) -> Plan:
     """Read and check a whole recipe before any of it runs.
 
     Raises RecipeError with all that is wrong with the file in one line.
@@ -107,7 +99,7 @@ def read(path: Path, overrides: Overrides) -> Plan:
         problems.append(str(error))
     except ValidationError as error:
         problems += explain(error.errors())
-    steps = _Steps(recipe, overrides, list(named))
+    steps = _Steps(recipe, asked, list(named))
     for name, options in named.items():
         if isinstance(name, str) and isinstance(options, dict):
             problems += steps.add(name, options)
@@ -135,7 +127,7 @@ class _Steps:
     """The steps of a recipe, of which each is checked against those before it."""
 
     recipe: RecipeFile | None  # None if the top level is wrong
-    overrides: Overrides
+    asked: RunOptions
     names: list[str]
     checked: dict[str, StepOptions] = field(default_factory=dict)
 
@@ -173,14 +165,14 @@ class _Steps:
         config = step_options(command)(**self._values(command, options))
         if config.data is None or config.data.beside_task:
             return config
-        path = _locate(config.data.path, self.overrides.data_dir)
+        path = _locate(config.data.path, self.asked.data_dir)
         return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
 
     def _values(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options of a step, completed by the recipe, changed by the command line."""
         # Where the top level is wrong the steps are checked all the same, with some data.
         data = self.recipe.data if self.recipe else Task(path=f"{BUILTIN}stdlib-tokens")
-        seed, asked = self.recipe.seed if self.recipe else 0, self.overrides
+        seed, asked = self.recipe.seed if self.recipe else 0, self.asked
         changed: dict[str, Any] = {"seed": asked.seed}
         own, limit = options.get("limit"), asked.limit
         # One that is no number is left to be refused.

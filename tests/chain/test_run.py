@@ -41,7 +41,7 @@ def test_run_does_each_step_once_and_again_only_what_changed(capsys, tmp_path, m
 
 
 def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch, data_dir):
-    from tasc.commands.plan import Overrides, read
+    from tasc.commands.plan import RunOptions, read
     from tasc.commands.steps import directory, find, names
     from tasc.options.references import parse_label
 
@@ -49,7 +49,7 @@ def test_recipes_that_come_along_are_all_readable(tmp_path, monkeypatch, data_di
     recipes = [*map(find, names()), *directory().glob("results/*.yaml")]
     assert len(recipes) >= 5
     for path in recipes:
-        plan = read(path, Overrides(data_dir=data_dir if path.stem == "general-prompts" else None))
+        plan = read(path, RunOptions(data_dir=data_dir if path.stem == "general-prompts" else None))
         assert plan.steps, path
         known = {"smollm2"}  # which a package has
         for name, step in plan.steps.items():

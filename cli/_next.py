@@ -69,11 +69,7 @@ def _after_finetune(options: "FinetuneOptions", folder: Path) -> str:
 
 def _line(command: str, options: "StepOptions", *words: str) -> str:
     """Return a command line with the same data, columns and template."""
-    data = options.data
-    if data is None:
-        return ""
-    written = data.written
-    named: list[str] = []
+    written, named = options.source.written, list[str]()
     for field in sorted(written.keys() - {"path"}):
         if written[field] is not None:
             named += [f"--{field.replace('_', '-')}", str(written[field]).replace("\n", "\\n")]
@@ -92,5 +88,5 @@ def _has_test(options: "StepOptions") -> bool:
     from tasc.data.corpus import splits
     from tasc.data.local import is_local
 
-    source = options.data.source() if options.data else None
-    return source is None or not is_local(source.path) or "test" in splits(source)
+    source = options.source.source()
+    return not is_local(source.path) or "test" in splits(source)

@@ -12,7 +12,6 @@ from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters import DEFAULT_BUDGET, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import simulate
-from tasc.decoding.steps import StepStats
 
 _NGRAMS = f"tasc-spec:budget={DEFAULT_BUDGET}"
 _METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both", _NGRAMS, True))
@@ -42,7 +41,9 @@ def predict_structured(
     plain = simulate(Autoregressive, own.references, 0)
     rows = []
     for label, method, constrained, runs, fitting in tried:
-        steps = _simulate(method, runs, fitting if constrained else None)
+        drafts, given = parse(method), fitting if constrained else None
+        known = Resources(runs.known, runs.references.end, grammar=given)
+        steps = simulate(drafts.prepare(known), runs.references, drafts.budget)
         rows.append(PredictedMethod(name=label, **figures(steps, plain, prompts, cost)))
     saved, total = sum(determined(grammar, target) for target in targets), sum(map(len, targets))
     return Structured(
@@ -53,12 +54,6 @@ def predict_structured(
         decisions=(total - saved) / len(valid),
         methods=tuple(rows),
     )
-
-
-def _simulate(text: str, simulations: Simulations, grammar: Grammar | None) -> StepStats:
-    method, references = parse(text), simulations.references
-    known = Resources(simulations.known, references.end, grammar=grammar)
-    return simulate(method.prepare(known), references, method.budget)
 
 
 def _some(simulations: Simulations, chosen: Sequence[int]) -> Simulations:

@@ -109,12 +109,12 @@ def start_recipe(options: InitOptions) -> Started:
     if task == recipe:
         raise InputError(f"{recipe} is where the task file goes: give another --recipe")
     if task != given:
-        _check_free(task, "a recipe in another folder with --recipe")
+        _check_free(task)
     folder, held = recipe.parent / f"{_name(source)}-splits", dict[str, list[str]]()
     if "test" not in existing:
         if task == given:
             raise InputError(f"{source.path} has no split test: add one beside the others")
-        _check_free(folder, "a recipe in another folder with --recipe")
+        _check_free(folder)
         held = hold_out(source, options.seed, existing)
     held_out = {name: len(lines) for name, lines in held.items()}
     here = is_local(source.path) or source.path.startswith(BUILTIN)
@@ -182,12 +182,11 @@ def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> In
         return None
     found = infer(corpus.outputs, _name(source), options.seed)
     if found is not None:
-        file = Path(options.recipe).parent / found.file
-        _check_free(file, "a recipe in another folder with --recipe")
+        _check_free(Path(options.recipe).parent / found.file)
     return found
 
 
-def _check_free(path: Path, advice: str) -> None:
+def _check_free(path: Path, advice: str = "a recipe in another folder with --recipe") -> None:
     if path.exists() or path.is_symlink():
         raise InputError(f"{path} exists and is not replaced: remove it, or name {advice}")
 

@@ -151,7 +151,6 @@ class Client:
         return f"not an answer of an OpenAI-compatible server ({type(error).__name__})"
 
     def unavailable(self, reason: str) -> UnavailableError:
-        """Return the error for a server that does not answer."""
         return UnavailableError(
             f"no answer from {self.address.label} at {self.address.url} ({reason}): start the "
             "server, or name another endpoint and model"

@@ -46,7 +46,6 @@ class Bench:
         return self.load()
 
     def load(self, progress: Progress = silent) -> list[matrix.Cell]:
-        """Load the models and make every cell, which has not run yet."""
         options, draft = self.options, None
         if options.draft_model is not None:
             path, dtype = resolve_model(options.draft_model)[1], options.dtype

@@ -37,7 +37,6 @@ class OptionsError(InputError):
     """Invalid options. Each of ``problems`` gives one option and the value found."""
 
     def __init__(self, command: str, problems: list[str]) -> None:
-        """Join the ``problems`` of a command's options into one message."""
         super().__init__(f"tasc {command}: {'; '.join(problems)}; see tasc {command} --help")
         self.problems = problems
 

@@ -35,7 +35,6 @@ class QualityChange:
 
     @property
     def is_loss(self) -> bool:
-        """Whether it is a significant loss."""
         return self.difference is not None and self.difference.is_loss
 
     @property
@@ -150,7 +149,6 @@ class JoinedResults(Report):
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The metrics of all runs by name."""
         names = dict.fromkeys(name for run in self.runs for name in run.bench.settings.metrics)
         return {name: find(name) for name in names}
 

@@ -145,5 +145,4 @@ class ResultsComparison(Report):
 
     @property
     def regressions(self) -> tuple[Change, ...]:
-        """The changes for the worse, beyond the noise."""
         return tuple(change for change in self.changes if change.verdict == "worse")

@@ -50,7 +50,6 @@ class Simulated(Record):
     prompt_tokens: float
     """Mean length of their prompts."""
     trials: tuple[Trial, ...]
-    """The simulated settings."""
 
 
 class PredictedMethod(StepFigures):

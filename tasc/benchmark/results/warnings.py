@@ -28,7 +28,6 @@ def warnings(results: BenchResults) -> tuple[str, ...]:
 
 
 def _losses(results: BenchResults, models: list[Cell]) -> Iterator[str]:
-    """Report each significant loss of quality against the first model."""
     for cell in models:
         for change in filter(attrgetter("is_loss"), results.quality_changes(cell.model)):
             p = "" if change.p_value is None else f", p = {change.p_value:.2g}"
@@ -69,7 +68,6 @@ def _about_outputs(models: list[Cell], limit: int) -> Iterator[str]:
 
 
 def _unscored(results: BenchResults) -> Iterator[str]:
-    """Report the samples that the judge gave no score."""
     missing = sum(score is None for score in results.cells[0].scores)
     if results.settings.judge and missing:
         yield (

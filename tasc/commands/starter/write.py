@@ -74,7 +74,6 @@ class Started(Report):
     """What ``tasc init`` wrote."""
 
     recipe: Path
-    """The recipe."""
     task: Path
     """The task file that the recipe refers to."""
     read_as: str

@@ -17,8 +17,7 @@ from tasc.errors import InputError, RecipeError
 from tasc.files.packaged import PACKAGED
 from tasc.files.yaml_file import read_yaml
 from tasc.options.command import CommandOptions, OptionsError, StepOptions
-from tasc.options.explain import explain
-from tasc.options.fields import Positive, Seed, Shell, as_value_error
+from tasc.options.fields import Positive, Seed, Shell, as_value_error, explain
 from tasc.options.references import expanded
 from tasc.options.task import Options, Task, as_task
 

@@ -12,8 +12,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from tasc.errors import InputError
 from tasc.options.bounds import Bounded, Bounds
-from tasc.options.explain import explain
-from tasc.options.fields import Positive, Seed, Shell, Split, as_value_error
+from tasc.options.fields import Positive, Seed, Shell, Split, as_value_error, explain
 from tasc.options.references import expand_user, parse_label
 from tasc.options.task import CONSTRAINTS, Data, Options, as_task
 

@@ -1,10 +1,11 @@
-"""Types of option fields, with their parsing and checks."""
+"""Types of option fields, with their parsing and checks, and messages for what is wrong."""
 
 import re
+import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -17,6 +18,7 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # valid for the generators of 
 Count = Annotated[int, Field(ge=0, le=MOST)]
 Positive = Annotated[int, Field(ge=1, le=MOST)]
 Tokens = Annotated[int, Field(ge=1, le=LONGEST)]
+_LIMITS = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,28 @@ class Shell:
     argument: bool = False  # whether it is positional
     default: str = ""  # shown in the help instead of the default
     aliases: tuple[str, ...] = ()  # older names on the command line, in recipes and in Python
+
+
+def explain(errors: list[Any]) -> list[str]:
+    """Return a phrase per pydantic error: the key, the problem and the value found."""
+    return [_phrase(error) for error in errors]
+
+
+def _phrase(error: Any) -> str:  # noqa: ANN401 - pydantic's mapping
+    key = ".".join(str(part) for part in error["loc"]) or "(top level)"
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{key}: unknown key"
+        case "missing":
+            return f"{key}: missing"
+        case "value_error":
+            return str(error["ctx"]["error"])
+    seen = reprlib.repr(error["input"])
+    problem = error["msg"]
+    limit = repr(error.get("ctx", {}).get(_LIMITS.get(error["type"])))
+    if "e-" in limit or "e+" in limit:  # pydantic writes out all zeros
+        problem = f"{problem.rpartition(' ')[0]} {limit}"
+    return f"{key}: {problem[0].lower()}{problem[1:]}, got {seen}"
 
 
 @contextmanager

@@ -23,8 +23,7 @@ from tasc.data.local import has_local_form
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
 from tasc.files.yaml_file import read_yaml
-from tasc.options.explain import explain
-from tasc.options.fields import Unescaped, UserPath, as_value_error
+from tasc.options.fields import Unescaped, UserPath, as_value_error, explain
 from tasc.options.references import expanded
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 in a file

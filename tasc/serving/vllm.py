@@ -23,7 +23,7 @@ from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
 from tasc.errors import InputError
 from tasc.models.cost_model import TOKEN_COST, CostModel
 from tasc.options.constraint import read_constraint
-from tasc.options.explain import explain
+from tasc.options.fields import explain
 from tasc.options.task import Options
 from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes

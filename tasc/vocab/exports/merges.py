@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from tasc.errors import InputError, IntegrityError
-from tasc.options.explain import explain
+from tasc.options.fields import explain
 
 MERGES_FILE = "merges.json"
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tasc.commands.plan import Plan, RunOptions, read
-from tasc.commands.preview import PlannedStep, preview
-from tasc.commands.steps import find, run_recipe
+from tasc.commands.steps import PlannedStep, find, preview, run_recipe
 from tasc.options.references import expanded
 
 from .._command import module, output_folder, resumable

@@ -1,4 +1,4 @@
-"""Run a command as a step that writes an artefact, and the steps of a recipe in order."""
+"""Run a command as a step that writes an artefact, and show or run the steps of a recipe."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -11,22 +11,26 @@ from tasc.benchmark.pages.write import write_pages
 from tasc.commands.context import StepContext, with_prompts
 from tasc.commands.plan import Plan
 from tasc.commands.registry import STEPS
-from tasc.errors import InputError
+from tasc.errors import InputError, TascError
 from tasc.files.artefact import (
     Step,
     check_kept,
     check_output,
     create,
     fingerprint,
+    read_manifest,
     up_to_date,
     write_json,
 )
 from tasc.options.command import StepOptions
-from tasc.options.references import join, parse_label
+from tasc.options.references import join, parse_label, resolve_model
 from tasc.options.texts import Texts, read_texts
 from tasc.progress import Progress, silent
-from tasc.report.record import Report, Reported
+from tasc.report.record import Record, Report, Reported
 from tasc.tokenizer.files import COMPANIONS
+from tasc.tokenizer.loaded import load_tokenizer
+from tasc.vocab.exports.export import Exporter
+from tasc.vocab.search.options import AugmentOptions
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,20 @@ class Outcome:
     output: Path
     report: Any  # of a class in ``tasc.commands.registry``
     reused: bool
+
+
+class PlannedStep(Record):
+    """A step of a checked recipe."""
+
+    name: str
+    command: str
+    needs: tuple[str, ...]
+    """Earlier steps that it reads."""
+    output: str
+    options: dict[str, Any]
+    """The options that the recipe sets, as JSON values."""
+    last_seconds: float | None
+    """Duration of the run that wrote ``output``, possibly with other options."""
 
 
 def run_step(
@@ -56,18 +74,20 @@ def run_step(
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
-    step = _identity(options, texts)
+    step, command = _identity(options, texts), STEPS[options.command]
     if reuse and up_to_date(output, step):
-        report = STEPS[options.command].read_report(output / options.spec.result_file)
-        return Outcome(output, report, reused=True)
+        return Outcome(output, command.read_report(output / options.spec.result_file), reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
         for line in filter(None, (texts.recognised, texts.left_out)):
             tell(line)
         texts = with_prompts(options, texts)
         context = StepContext(texts, workspace.work, bool(resume), progress)
-        made: Report | Reported = STEPS[options.command].function()(options, context)
-        report = _save(made, workspace.folder)
+        made: Report | Reported = command.function()(options, context)
+        report: Report = made if isinstance(made, Report) else made.report
+        if isinstance(made, Reported):
+            made.save(workspace.folder)
+        write_pages(report, workspace.folder)
         write_json(workspace.folder / options.spec.result_file, report.to_dict())
     return Outcome(output, report, reused=False)
 
@@ -79,14 +99,6 @@ def _identity(options: StepOptions, texts: Texts) -> Step:
     for name in options.spec.references:
         inputs[name] = " ".join(map(_identify, options.named(name)))
     return Step(options.command, asked, inputs)
-
-
-def _save(made: Report | Reported, folder: Path) -> Any:  # noqa: ANN401 - see ``Reported``
-    report = made if isinstance(made, Report) else made.report
-    if isinstance(made, Reported):
-        made.save(folder)
-    write_pages(report, folder)
-    return report
 
 
 def _read(options: StepOptions) -> Iterator[Path]:
@@ -131,6 +143,46 @@ def names() -> list[str]:
     """Return the names of the packaged recipes, except those in ``results``."""
     paths = [*directory().glob("*.yaml"), *directory().glob("smollm2/*.yaml")]
     return sorted(str(path.relative_to(directory()).with_suffix("")) for path in paths)
+
+
+def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
+    """Return the steps of ``plan``. Runs and writes nothing.
+
+    Raises InputError if ``tasc run`` would refuse an output, or a local model or tokenizer.
+    """
+    for name, step in plan.steps.items():
+        check_output(output / name, force=True)
+        if isinstance(step, AugmentOptions) and step.wanted and Path(step.tokenizer).exists():
+            Exporter(load_tokenizer(step.tokenizer), step.export)
+        _check_models(step, plan)
+    return tuple(
+        PlannedStep(
+            name=name,
+            command=step.command,
+            needs=tuple(dict.fromkeys(p for *_, p in step.references() if p in plan.steps)),
+            output=str(output / name),
+            options=step.model_dump(mode="json", include=step.model_fields_set - {"source"}),
+            last_seconds=_last_seconds(output / name),
+        )
+        for name, step in plan.steps.items()
+    )
+
+
+def _check_models(step: StepOptions, plan: Plan) -> None:
+    """Check the local models that a step reads, as it does before it loads them."""
+    from tasc.models.load import check_model
+
+    for _, kind, path in step.references():
+        if kind == "model" and path not in plan.steps and Path(path).exists():
+            check_model(resolve_model(path)[1])
+
+
+def _last_seconds(folder: Path) -> float | None:
+    try:
+        seconds = read_manifest(folder).get("seconds")
+    except TascError:  # there is none, or it is damaged, which is reported when the step runs
+        return None
+    return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def run_recipe(

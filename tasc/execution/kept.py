@@ -42,14 +42,10 @@ def keep(
 
     for i, files in executor.run(work, missing()):
         made = folder / str(numbers[i])
-        _write(files, made)
+        new = folder / f"{made.name}.{os.getpid()}.tmp"
+        new.mkdir()
+        for name, contents in files.items():
+            (new / name).write_bytes(contents)
+        flush_below(new)
+        new.rename(made)
         yield numbers[i], made
-
-
-def _write(files: Files, folder: Path) -> None:
-    new = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-    new.mkdir()
-    for name, contents in files.items():
-        (new / name).write_bytes(contents)
-    flush_below(new)
-    new.rename(folder)

@@ -102,8 +102,7 @@ class DataReport(Report):
 def inspect_data(options: DataOptions) -> DataReport:
     """Return examples as ``tasc finetune`` reads them, and how long they are.
 
-    Raises:
-        InputError: the data or the tokenizer cannot be read, or prompts need a chat template.
+    Raises InputError if data or tokenizer cannot be read, or prompts need a chat template.
 
     Example:
         >>> found = tasc.inspect_data(tasc.DataOptions(source="task.jsonl", tokenizer="base"))

@@ -21,16 +21,11 @@ _NUMPY = re.compile(r"\d+ requested and \d+ written")  # the error of ndarray.to
 def writing(
     path: Path, size: int | None = None, *, instead: str = "choose another output"
 ) -> Iterator[None]:
-    """Raise one kind of error if the disk is full, whichever library was writing.
+    """Raise one kind of error if the disk is full, whichever library was writing to ``path``.
 
-    Args:
-        path: the file or folder being written.
-        size: its final size in bytes; None to report the size of the part on the disk.
-        instead: the alternative to freeing space, as an imperative.
-
-    Raises:
-        StorageError: the disk is full or read-only.
-        OSError: the system refused something else.
+    ``size`` is the final size in bytes; None reports the size of the part on the disk. ``instead``
+    is the alternative to freeing space, as an imperative. Raises StorageError if the disk is full
+    or read-only, OSError if the system refused something else.
     """
     try:
         yield

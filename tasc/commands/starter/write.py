@@ -91,8 +91,7 @@ class Started(Report):
 def start_recipe(options: InitOptions) -> Started:
     """Write a recipe, and the splits that the data do not have.
 
-    Raises:
-        InputError: the data cannot be read or are too few, or what would be written is there.
+    Raises InputError if the data cannot be read or are too few, or what would be written is there.
 
     Example:
         >>> tasc.start_recipe(tasc.InitOptions(source="commands.jsonl")).recipe

@@ -56,12 +56,7 @@ class Bench:
 
 
 def decode_elsewhere(
-    cells: Sequence[matrix.Cell],
-    bench: Bench,
-    work: Path,
-    *,
-    resume: bool,
-    progress: Progress = silent,
+    cells: Sequence[matrix.Cell], bench: Bench, work: Path, *, resume: bool, progress: Progress
 ) -> None:
     """Have the slices decoded by an executor, and add them to the runs of ``cells``, in order.
 

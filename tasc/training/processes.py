@@ -33,6 +33,7 @@ from tasc.options.fields import Device
 _BUCKET = 1 << 24  # numbers sent together
 _TIMEOUT = timedelta(days=1)  # for the first one's evaluation; an ended process is noticed at once
 _REPORT_TIMEOUT_S = 20.0  # from losing the connection to a process to its error report
+Work = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def together(
 
 
 @contextmanager
-def _started(count: int, device: Device, work: Callable[[], object]) -> Iterator[None]:
+def _started(count: int, device: Device, work: Work) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // count))
     try:
@@ -143,9 +144,7 @@ def _started(count: int, device: Device, work: Callable[[], object]) -> Iterator
 
 
 @contextmanager
-def _followers(
-    device: Device, where: dict[str, Any], work: Callable[[], object]
-) -> Iterator[list[Connection]]:
+def _followers(device: Device, where: dict[str, Any], work: Work) -> Iterator[list[Connection]]:
     """Start the other processes of a group; yield their reports, and end them."""
     context = get_context("spawn")
     followers: list[BaseProcess] = []
@@ -192,11 +191,7 @@ def _join(device: Device, local: int, **where: Any) -> None:  # noqa: ANN401
 
 
 def _follow(
-    device: Device,
-    where: dict[str, Any],
-    threads: int,
-    report: Connection,
-    work: Callable[[], object],
+    device: Device, where: dict[str, Any], threads: int, report: Connection, work: Work
 ) -> None:
     """Join the group, do the ``work``, and report errors to the first process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends all

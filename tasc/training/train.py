@@ -74,7 +74,7 @@ def _finetune(
     if validation is not None:
         held_out = encode_examples(tokenizer, validation.prompts, validation.outputs, length)
     schedule = _schedule(options, model.device, len(examples.tokens))
-    trained = _trainable(model, options, start.added, examples.tokens)
+    trained = _trainable(model, options, start, examples.tokens)
     weights = [p for p in trained.parameters() if p.requires_grad]
     groups = [{"params": weights, "lr": options.peak, "weight_decay": 0.0}]
     name = f"{start.model} {options.training}"
@@ -100,15 +100,12 @@ def _loaded(start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer) 
 
 
 def _trainable(
-    model: PreTrainedModel,
-    options: FinetuneOptions,
-    added: Sequence[NewEmbedding],
-    tokens: np.ndarray,
+    model: PreTrainedModel, options: FinetuneOptions, start: Start, tokens: np.ndarray
 ) -> PeftModel | PreTrainedModel:
     """Attach adapters, or unfreeze all weights; ``tokens`` (T,) are of the examples."""
     if options.adapter == "none":
         return model.float().requires_grad_(True)  # bfloat16 cannot represent an AdamW step
-    rows = _trainable_rows(model, options.trained_rows, added, tokens)
+    rows = _trainable_rows(model, options.trained_rows, start.added, tokens)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         return lora.attach(model, rows, options)

@@ -28,7 +28,7 @@ def analysed(task: Path, tokenizer: LoadedTokenizer) -> Analysis:
 
 def drafts_of(analysis: Analysis, tokenizer: LoadedTokenizer) -> Search:
     """Simulate the default setting on held-out outputs of the analysed split."""
-    simulations = simulations_of(analysis, None, tokenizer)
+    simulations = simulations_of(analysis, None, tokenizer, None)
     assert simulations
     return search(simulations, Setting(), {})
 

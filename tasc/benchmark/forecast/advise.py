@@ -23,10 +23,7 @@ _HELD_OUT_EVERY = 10  # without another split
 
 
 def simulations_of(
-    analysis: Analysis,
-    held_out: Corpus | None,
-    tokenizer: LoadedTokenizer,
-    cost: CostModel | None = None,
+    analysis: Analysis, held_out: Corpus | None, tokenizer: LoadedTokenizer, cost: CostModel | None
 ) -> Simulations | None:
     """Return the simulations of drafts on held-out outputs, for a model with T(k) = ``cost``.
 

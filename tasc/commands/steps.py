@@ -150,11 +150,15 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
 
     Raises InputError if ``tasc run`` would refuse an output, or a local model or tokenizer.
     """
+    from tasc.models.load import check_model
+
     for name, step in plan.steps.items():
         check_output(output / name, force=True)
         if isinstance(step, AugmentOptions) and step.wanted and Path(step.tokenizer).exists():
             Exporter(load_tokenizer(step.tokenizer), step.export)
-        _check_models(step, plan)
+        for _, kind, path in step.references():
+            if kind == "model" and path not in plan.steps and Path(path).exists():
+                check_model(resolve_model(path)[1])  # as the step does before it loads it
     return tuple(
         PlannedStep(
             name=name,
@@ -166,15 +170,6 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
         )
         for name, step in plan.steps.items()
     )
-
-
-def _check_models(step: StepOptions, plan: Plan) -> None:
-    """Check the local models that a step reads, as it does before it loads them."""
-    from tasc.models.load import check_model
-
-    for _, kind, path in step.references():
-        if kind == "model" and path not in plan.steps and Path(path).exists():
-            check_model(resolve_model(path)[1])
 
 
 def _last_seconds(folder: Path) -> float | None:

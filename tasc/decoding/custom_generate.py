@@ -1,6 +1,7 @@
 """``tasc.custom_generate``: the decoding method of ``model.generate(custom_generate=…)``."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tasc.errors import InputError
 from tasc.models.static import target_from_model
 from tasc.models.target import Target
 
+_INPUTS = {"attention_mask", "position_ids", "cache_position", "past_key_values"}  # that are read
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
@@ -67,11 +69,16 @@ class CustomGenerate:
         own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
         paddings = [0] * len(input_ids) if mask is None else list(map(_left_padding, mask))
+        positions = torch.arange(input_ids.shape[1]) - torch.tensor(paddings)[:, None]
+        given = model_inputs.get("position_ids")
+        if given is not None and (given.cpu() != positions)[..., positions >= 0].any():
+            raise InputError("custom_generate reads prompts from position 0: remove position_ids")
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
         if model is not self.model:
             self.model, self.factories = model, {}
         with target_from_model(model) as target:
             factory = self._factory(ends, target)
+            count = len(input_ids)
             requests = [
                 Request(
                     ids[padding:].cpu().numpy().astype(np.int32),
@@ -79,7 +86,7 @@ class CustomGenerate:
                     chosen("sampled", sampling, i),
                     _Criteria(own, ids) if own else None,
                     self.on_tokens,
-                    [_one_row(p, ids[:padding], i, len(input_ids)) for p in logits_processor],
+                    [_one_row(p, model, ids[:padding], i, count) for p in logits_processor],
                 )
                 for i, (ids, padding) in enumerate(zip(input_ids, paddings, strict=True))
             ]
@@ -149,13 +156,18 @@ class _Criteria:
         return None
 
 
-def _one_row(processor: Processor, padding: torch.Tensor, row: int, rows: int) -> Processor:
+def _one_row(
+    processor: Processor, model: PreTrainedModel, padding: torch.Tensor, row: int, rows: int
+) -> Processor:
     """Adapt a processor of a batch to its sequence ``row``.
 
-    It receives the padding, which some processors count, and a batch of its original size.
+    It receives the padding, which some processors count, and a batch of its original size. Some of
+    transformers' own keep a state, so that each sequence needs a copy; it shares the ``model``.
     """
     if rows == 1 and len(padding) == 0:
         return processor
+    if type(processor).__module__.startswith("transformers."):
+        processor = deepcopy(processor, {id(model): model})
 
     def process(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         ids = torch.cat([padding[None], ids], dim=1).repeat(rows, 1)
@@ -182,6 +194,9 @@ def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, A
             "custom_generate takes no inputs_embeds and no encoder-decoder: give input_ids and a "
             "decoder-only model"
         )
+    unread = [n for n, v in inputs.items() if n not in _INPUTS and isinstance(v, torch.Tensor)]
+    if unread:
+        raise InputError(f"custom_generate does not pass {unread[0]} to the model: remove it")
     cache = inputs.get("past_key_values")
     if cache is not None and cache.get_seq_length() > 0:
         raise InputError("custom_generate starts from the prompt: remove past_key_values")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import (
     DynamicCache,
+    GenerationConfig,
     RepetitionPenaltyLogitsProcessor,
     StoppingCriteriaList,
     StopStringCriteria,
@@ -172,6 +173,7 @@ CASES = {
     "repetition": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
     "shortest": {"min_new_tokens": 9, "eos_token_id": list(range(300))},
     "end": {"eos_token_id": list(range(0, 320, 5))},
+    "guidance": {"guidance_scale": 2.0},
 }
 
 
@@ -214,17 +216,21 @@ def test_custom_generate_samples_with_torchs_seed(theirs, one):
 
 
 def test_custom_generate_refuses_what_it_would_do_differently(model, theirs, one):
-    cache = DynamicCache(config=model.config)
+    cache, length = DynamicCache(config=model.config), one["input_ids"].shape[1]
     with torch.inference_mode():
         model(input_ids=one["input_ids"][:, :-1], past_key_values=cache)
     for options, message in (
         ({"num_beams": 2}, "num_beams=2"),
         ({"return_dict_in_generate": True, "output_scores": True}, "remove output_scores"),
         ({"past_key_values": cache}, "remove past_key_values"),
+        ({"position_ids": 2 * torch.arange(length)[None]}, "remove position_ids"),
         ({"custom_generate": tasc.custom_generate(corpus=TEXTS)}, "needs the tokenizer"),
     ):
         with pytest.raises(InputError, match=message):
             theirs(one, **{"custom_generate": tasc.custom_generate()} | options)
+    ids, config = one["input_ids"], GenerationConfig(num_beams=1)
+    with pytest.raises(InputError, match="does not pass pixel_values"):
+        tasc.custom_generate()(model, ids, generation_config=config, pixel_values=ids)
 
 
 @pytest.mark.parametrize(("end", "message"), [(None, "end token"), ("<end>", "token id 320")])

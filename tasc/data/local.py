@@ -28,7 +28,6 @@ _SPLIT_FILE = re.compile(
     r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet))(\.gz)?"
 )
 _OF = re.compile(r"-of-(\d+)")
-_ROWS = "data"  # the key of the rows in a JSON file that is one object
 
 # An offset has the file's number in its upper bits. Below are the byte of a line, or the number of
 # a row and 16 bits to number the answers of a chat.
@@ -75,9 +74,12 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             split = "validation" if match[1] in VALIDATION_NAMES else match[1]
             found[split].append(path_ / name)
     if not any(found.values()):
+        advice = "pass one file or another folder"
+        if {"dataset_dict.json", "dataset_info.json"} & {*names}:  # of datasets' save_to_disk
+            advice = "write train.jsonl with datasets.load_from_disk and to_json, and pass that"
         raise InputError(
             f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
-            f"…), but {', '.join(names[:8]) or 'no files'}: pass one file or another folder"
+            f"…), but {', '.join(names[:8]) or 'no files'}: {advice}"
         )
     for split, files in found.items():
         parts = {int(of[1]) for of in (_OF.search(file.name) for file in files) if of}
@@ -189,10 +191,9 @@ def _by_line(path: Path) -> bool:
     lines = filter(str.strip, text_lines(path))
     first, second = next(lines, ""), next(lines, "")
     try:
-        row = None if first.lstrip().startswith("[") else json.loads(first)
+        return bool(second) and isinstance(json.loads(first), dict)
     except (ValueError, RecursionError):
-        row = None
-    return isinstance(row, dict) and (bool(second) or _ROWS not in row)
+        return False
 
 
 def _entries(span: Span) -> Iterator[Entry]:
@@ -219,11 +220,23 @@ def _list(path: Path) -> Iterator[Entry]:
     except (ValueError, RecursionError) as error:  # the latter if lists are nested too deeply
         line, reason = getattr(error, "lineno", 1), getattr(error, "msg", error)
         raise InputError(f"{path}:{line}: invalid JSON: {reason}; fix the file") from None
-    found = entries.get(_ROWS) if isinstance(entries, dict) else entries
+    found = entries.get("data") if isinstance(entries, dict) else entries
+    values = entries.values() if isinstance(entries, dict) and found is None else ()
+    if len(values) > 1 and all(map(_is_column, values)):
+        raise InputError(
+            f"{path} is one object of columns: write a list of objects, one per row, for example "
+            "with pandas.read_json and to_json(orient='records')"
+        )
     for number, row in enumerate(found if isinstance(found, list) else [entries]):
         if not isinstance(row, dict):
             raise _no_object(row, f"{path}: row {number + 1}")
         yield row, number
+
+
+def _is_column(value: object) -> bool:
+    """Return whether ``value`` is a list of values, not of messages, or pandas' values by row."""
+    messages = isinstance(value, list) and any(isinstance(entry, dict) for entry in value)
+    return isinstance(value, list | dict) and not messages
 
 
 def _no_object(row: object, position: str) -> InputError:

@@ -116,6 +116,8 @@ BROKEN = {
     "names alone": ("t.csv", b"input,output\n", EMPTY),
     "no objects": ("t.json", b"[]", EMPTY),
     "no rows": ("t.json", b'{\n"data": []}', EMPTY),
+    "columns": ("t.json", b'{"input": ["a", "b"], "output": ["c", "d"]}', " is one object of col"),
+    "columns of pandas": ("t.json", b'{"input": {"0": 1},\n"output": {"0": 2}}', " is one object"),
     "a number": ("t.json", b"5", ": row 1: expected a JSON object, found a int"),
     "empty outputs": (
         "t.jsonl",
@@ -182,6 +184,8 @@ def test_paths_that_hold_no_data_are_refused(tmp_path):
     write(tmp_path / "notes.txt", b"hello")
     write(tmp_path / "data" / "train.csv", b"input,output\na,b\n")
     assert "but data/, notes.txt: pass one file or another folder" in message(folder)
+    write(tmp_path / "dataset_info.json", b"{}")
+    assert "datasets.load_from_disk" in message(folder)
 
 
 def test_a_folder_has_one_file_for_the_split(tmp_path):

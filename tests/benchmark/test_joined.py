@@ -141,6 +141,10 @@ EDITS = {
     "no time": lambda r: r["cells"][0].update(ms_per_sample=0.0),
     "no outputs": lambda r: r["cells"][0].update(outputs=[]),
     "no repeats": lambda r: r["cells"][0]["outputs"][0].update(ms=[]),
+    "no metrics": lambda r: r["settings"].update(metrics=[]),
+    "no turns": lambda r: r["settings"].update(turn=0),
+    "no task": lambda r: r["task"].update(samples=0),
+    "a repeated corpus": lambda r: r["task"].update(corpus_repeated=10**6),
     "an unknown metric": lambda r: r["settings"].update(metrics=["x"]),
 }
 

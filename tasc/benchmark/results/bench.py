@@ -82,20 +82,22 @@ class BenchResults(RunResult):
 
     def contradictions(self) -> Iterator[str]:
         """Yield what no bench writes: parts that the figures refer to and that are missing."""
-        cells = {(cell.model, cell.method): cell for cell in self.cells}
-        named = {(n.model, n.method) for one in self.comparisons for n in (one, one.against)}
-        named |= {(one.model, one.method) for one in self.reference}
-        named |= {(one.model, one.method) for one in self.prediction.cells}
-        pairs = {(p.model, p.against) for p in self.pairs}
-        models = {model for model, _ in cells}
-        if not cells or not self.samples:
+        compared: list[Any] = [*self.comparisons, *(one.against for one in self.comparisons)]
+        compared += [*self.reference, *self.prediction.cells]
+        named = {f"{one.model} · {one.method}" for one in compared}
+        named |= {model for pair in self.pairs for model in (pair.model, pair.against)}
+        known = {name for cell in self.cells for name in (cell.label, cell.model)}
+        metrics = {*self.settings.metrics}
+        if not self.cells or not self.samples:
             yield "it has no cells or no samples"
-        for model, method in sorted(named - cells.keys()):
-            yield f"it compares {model} · {method}, which is not in its cells"
-        for model in {model for pair in pairs for model in pair} - models:
-            yield f"it compares the model {model}, which is not in its cells"
+        for name in sorted(named - known):
+            yield f"it compares {name}, which is not in its cells"
+        if self.task.corpus_repeated > self.task.corpus_outputs:
+            yield "more examples of its corpus are repeated than there are"
+        if any(one.quality.keys() != metrics for one in (*self.pairs, *self.seeds)):
+            yield "it compares other metrics than its settings have"
         for cell in self.cells:
-            if not {*self.settings.metrics} <= cell.quality.keys():
+            if not metrics <= cell.quality.keys():
                 yield f"{cell.label} lacks a metric"
             times = (cell.ms_per_sample, cell.tokens_per_second, cell.samples)
             if not all(0 < time < inf for time in times):

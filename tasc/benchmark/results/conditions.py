@@ -4,7 +4,7 @@ import hashlib
 import time
 from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from tasc.environment import environment, shell_line
 from tasc.report.record import Record, Report
@@ -17,7 +17,7 @@ class SplitTask(Record):
     """Folder, file, or Hub id."""
     split: str
     """Split of the samples."""
-    samples: int
+    samples: PositiveInt
     """Number of samples."""
 
 
@@ -32,7 +32,7 @@ class Task(SplitTask):
     """Number of those outputs."""
     seen: int = 0
     """Samples that also occur in the corpus split, with the same prompt and output."""
-    corpus_repeated: int = 0
+    corpus_repeated: NonNegativeInt = 0
     """Examples of the corpus split that occur in it more than once. A task that repeats itself has
     seen samples in any fair draw."""
     template: str = ""
@@ -68,7 +68,7 @@ class Settings(Record):
     """Unmeasured samples before the first pass."""
     max_new_tokens: int
     batch_size: int
-    turn: int
+    turn: PositiveInt
     """Samples that a cell decodes before the next cell's turn."""
     minutes: float | None = None
     """Minutes of decoding after which no further samples were decoded; None for all samples."""

@@ -211,6 +211,7 @@ def test_names_that_steer_are_quoted(capsys):
         (("few.jsonl",), "has 2 different examples with an output, too few to hold out"),
         (("roles.jsonl",), "has no message with text of the role assistant"),
         (("absent.jsonl",), "no such file or folder"),
+        (("empty",), "empty: the split 'test' is empty: add rows or choose another"),
         (("given.yaml",), "has no split test: add one beside the others"),
         (("mine.jsonl", "--recipe", "no/recipe.yaml"), "no is not a folder: create it"),
         (("mine.jsonl", "--recipe", "mine.jsonl"), "mine.jsonl exists and is not replaced"),
@@ -222,6 +223,8 @@ def test_what_cannot_be_started_with_is_refused_and_nothing_is_written(capsys, a
     write(Path("few.jsonl"), ROWS[:2] * 30)
     write(Path("roles.jsonl"), [{"messages": [{"role": "model", "content": "a"}]}] * 30)
     write_task("task", "train", "validation")
+    write_task("empty")
+    Path("empty/test.jsonl").write_text("")
     Path("given.yaml").write_text("path: task")
     before = sorted(Path.cwd().rglob("*"))
     assert said in refused(capsys, "init", *arguments)

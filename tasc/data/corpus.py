@@ -222,7 +222,7 @@ def refuse_empty(source: Source, split: str, samples: int, dropped: int) -> None
             f"(column {source.output_column!r}): name the roles user and assistant"
         )
     if not dropped:
-        raise InputError(f"{source.path}: the split {split!r} is empty: choose another")
+        raise InputError(f"{source.path}: the split {split!r} is empty: add rows or choose another")
     raise InputError(
         f"{source.path}: all {dropped} outputs of the split {split!r} are empty (column "
         f"{source.output_column!r}): choose another split or output column"

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from tasc.commands.starter.fit import Fit, fit, within
 from tasc.commands.starter.holdout import hold_out
 from tasc.commands.starter.infer import Inferred, infer
-from tasc.data.corpus import Corpus, as_recognised, load, splits
+from tasc.data.corpus import Corpus, as_recognised, load, precheck, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
 from tasc.errors import InputError
@@ -151,6 +151,8 @@ def _source(options: InitOptions) -> tuple[Source, str, list[str]]:
     if "train" not in existing:
         has = ", ".join(existing)
         raise InputError(f"{source.path} has no split train but {has}: give data to learn from")
+    for name in existing:
+        precheck(source, name)
     task = as_task(options.source.written["path"])
     renamed = [name for name in (task.splits if task else ()) if name not in existing]
     return *as_recognised(source, "train"), [*existing, *renamed]

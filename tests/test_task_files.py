@@ -90,10 +90,19 @@ def test_a_recipe_refers_to_one_in_its_own_folder(data):
     assert other_step.model_fields_set.isdisjoint({"metrics", "delimiter", "max_new_tokens"})
 
 
-def test_data_in_a_recipe_have_the_keys_of_a_task_file():
-    data = f"data: {{{', '.join(TASK.splitlines())}}}\n"
-    step = plan_of(data + "steps:\n  b: {command: bench, models: [gpt2]}\n").steps["b"]
-    assert (step.split, step.data.path) == ("validation", "tasks/mine")
+def test_paths_in_a_recipe_are_those_in_its_folder_else_in_the_current_one():
+    for path in ("tasks/base", "base", "other"):
+        make_tokenizer(Path(path))
+    Path("tasks/labels.txt").write_text("a\n")
+    data = f"{{{', '.join(TASK.splitlines())}, choices: labels.txt}}"
+    steps = "i: {command: index, tokenizer: base}, o: {command: index, tokenizer: other}"
+    bench = "{command: bench, models: [x=base], indexes: [i]}"
+    given = plan_of(f"data: {data}\nsteps: {{{steps}, b: {bench}}}\n")
+    for found in (given.steps, read(Path("tasks/r.yaml"), RunOptions()).steps):
+        assert (found["i"].tokenizer, found["o"].tokenizer) == ("tasks/base", "other")
+        assert (found["b"].models, found["b"].indexes) == (("x=tasks/base",), ("i",))
+        assert (found["b"].data.path, found["b"].choices) == ("tasks/mine", "tasks/labels.txt")
+        assert found["b"].split == "validation"  # from the same keys as those of a task file
 
 
 def test_data_are_found_beside_the_file_else_taken_as_written(task):

@@ -18,8 +18,8 @@ from tasc.files.packaged import PACKAGED
 from tasc.files.yaml_file import read_yaml
 from tasc.options.command import CommandOptions, OptionsError, StepOptions
 from tasc.options.fields import Positive, Seed, Shell, as_value_error, explain
-from tasc.options.references import expanded
-from tasc.options.task import Options, Task, as_task
+from tasc.options.references import beside, expanded, parse_label
+from tasc.options.task import FILES, Options, Task, as_task
 
 _MOST_PROBLEMS = 20  # printed per file
 _NAME = re.compile("[^.~/=-][^/=]*")  # of a step
@@ -98,7 +98,7 @@ def read(path: Path, asked: RunOptions) -> Plan:
         problems.append(str(error))
     except ValidationError as error:
         problems += explain(error.errors())
-    steps = _Steps(recipe, asked, list(named))
+    steps = _Steps(recipe, asked, list(named), path.parent)
     for name, options in named.items():
         if isinstance(name, str) and isinstance(options, dict):
             problems += steps.add(name, options)
@@ -115,10 +115,13 @@ def _in_one_line(problems: list[str]) -> str:
 
 
 def _read_tasks(raw: dict[str, Any], steps: dict[str, Any], folder: Path) -> None:
-    """Replace task files by what they contain; their paths are relative to the recipe's folder."""
+    """Replace task files by what they contain, and find the files of ``data``, in ``folder``."""
     for values, key in ((raw, "data"), *((step, "source") for step in steps.values())):
         if isinstance(values, dict) and (task := as_task(values.get(key), folder)):
             values[key] = task
+    if isinstance(data := raw.get("data"), dict):
+        found = {name: data[name] for name in FILES if isinstance(data.get(name), str)}
+        data |= {name: beside(text, folder) for name, text in found.items()}
 
 
 @dataclass
@@ -128,6 +131,7 @@ class _Steps:
     recipe: RecipeFile | None  # None if the top level is wrong
     asked: RunOptions
     names: list[str]
+    folder: Path  # of the recipe
     checked: dict[str, StepOptions] = field(default_factory=dict)
 
     def add(self, name: str, options: dict[str, Any]) -> list[str]:
@@ -164,7 +168,7 @@ class _Steps:
         config = step_options(command)(**self._values(command, options))
         if config.data is None or config.data.beside_task:
             return config
-        path = _locate(config.data.path, self.asked.data_dir)
+        path = self._locate(config.data.path)
         return config.model_copy(update={"source": config.data.model_copy(update={"path": path})})
 
     def _values(self, command: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -180,8 +184,29 @@ class _Steps:
         if command in ("analyze", "bench", "load"):
             changed["split"] = asked.split
         changed = {key: value for key, value in changed.items() if value is not None}
-        own_values = {key: value for key, value in options.items() if key != "command"}
+        references = step_options(command).spec.references
+        own_values = {
+            key: self._beside(value) if key in references else value
+            for key, value in options.items()
+            if key != "command"
+        }
         return {"source": data, "seed": seed} | own_values | changed
+
+    def _beside(self, value: object) -> object:
+        """Return the references in ``value``; one that is no step may lie beside the recipe."""
+        if isinstance(value, list):
+            return [self._beside(text) for text in value]
+        fixed = not isinstance(value, str) or parse_label(value)[1] in {*self.names, *PACKAGED}
+        return value if fixed else beside(str(value), self.folder)
+
+    def _locate(self, path: str) -> str:
+        """Return where data are: below --data-dir alone, or beside the recipe, or as written."""
+        folder = self.asked.data_dir
+        if folder is None or path.startswith(BUILTIN) or Path(path).is_absolute():
+            return beside(path, self.folder)
+        if not (folder / path).exists():
+            raise InputError(f"no {path} below {folder}: give the folder with it as --data-dir")
+        return str(folder / path)
 
     def _misplaced(self, name: str, other: str, kind: str) -> str | None:
         """Return why a reference of a step cannot be used.
@@ -231,12 +256,3 @@ def _data_problems(config: StepOptions) -> Iterator[str]:
                 precheck(config.data.source(), split)
             except InputError as error:
                 yield str(error)
-
-
-def _locate(path: str, data_dir: Path | None) -> str:
-    """Return where data are, with --data-dir below it alone."""
-    if data_dir is None or path.startswith(BUILTIN) or Path(path).is_absolute():
-        return path
-    if not (data_dir / path).exists():
-        raise InputError(f"no {path} below {data_dir}: give the folder that holds it as --data-dir")
-    return str(data_dir / path)

@@ -30,7 +30,7 @@ _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 i
 _SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
 CONSTRAINTS = ("schema", "grammar", "regex")  # options of which one may be given
 _DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices", *CONSTRAINTS)
-_FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
+FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
 # The key is schema, as users call the file; pydantic's method of that name is deprecated.
 warnings.filterwarnings("ignore", 'Field name "schema"', UserWarning)
 
@@ -185,7 +185,7 @@ def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
     """
     raw = _read_keys(path)
     data, beside = _find(raw["path"], path.parent)
-    for name in _FILES:
+    for name in FILES:
         if isinstance(raw.get(name), str) and (path.parent / raw[name]).is_file():
             raw[name] = str(path.parent / raw[name])
     try:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,11 +99,12 @@ def test_paths_in_a_recipe_are_those_in_its_folder_else_in_the_current_one():
     steps = "i: {command: index, tokenizer: base}, o: {command: index, tokenizer: other}"
     bench = "{command: bench, models: [x=base], indexes: [i]}"
     given = plan_of(f"data: {data}\nsteps: {{{steps}, b: {bench}}}\n")
-    for found in (given.steps, read(Path("tasks/r.yaml"), RunOptions()).steps):
+    plans: list[Any] = [given, read(Path("tasks/r.yaml"), RunOptions())]
+    for found in (plan.steps for plan in plans):
         assert (found["i"].tokenizer, found["o"].tokenizer) == ("tasks/base", "other")
         assert (found["b"].models, found["b"].indexes) == (("x=tasks/base",), ("i",))
         assert (found["b"].data.path, found["b"].choices) == ("tasks/mine", "tasks/labels.txt")
-        assert found["b"].split == "validation"  # from the same keys as those of a task file
+        assert found["b"].split == "validation"
 
 
 def test_data_are_found_beside_the_file_else_taken_as_written(task):

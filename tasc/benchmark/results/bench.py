@@ -87,6 +87,7 @@ class BenchResults(RunResult):
         named = {f"{one.model} · {one.method}" for one in compared}
         named |= {model for pair in self.pairs for model in (pair.model, pair.against)}
         known = {name for cell in self.cells for name in (cell.label, cell.model)}
+        scored = [{*pair.quality} for pair in self.pairs] + [{*one.quality} for one in self.seeds]
         metrics = {*self.settings.metrics}
         if not self.cells or not self.samples:
             yield "it has no cells or no samples"
@@ -94,7 +95,7 @@ class BenchResults(RunResult):
             yield f"it compares {name}, which is not in its cells"
         if self.task.corpus_repeated > self.task.corpus_outputs:
             yield "more examples of its corpus are repeated than there are"
-        if any(one.quality.keys() != metrics for one in (*self.pairs, *self.seeds)):
+        if any(names != metrics for names in scored):
             yield "it compares other metrics than its settings have"
         for cell in self.cells:
             if not metrics <= cell.quality.keys():

@@ -158,7 +158,6 @@ class Cell(Record):
 
     @property
     def compared(self) -> bool:
-        """Whether its outputs were compared with those of another method."""
         return self.lossless is not None and self.lossless.against != self.method
 
     @property

@@ -57,7 +57,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> "LoadedTokenizer":
 
 @pytest.fixture(scope="module")
 def target() -> "Target":
-    """The tiny model, as it decodes."""
     from tasc.models.target import Target
     from tests.pico import build_model
 

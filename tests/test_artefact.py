@@ -43,7 +43,6 @@ def make(output: Path, text: str = "hello", step: Step = STEP, *, force: bool = 
 
 
 def assert_only(output: Path, text: str) -> None:
-    """An artefact is whole, and nothing lies beside it."""
     assert (output / "data.txt").read_text() == text
     assert [p.name for p in output.parent.iterdir()] == [output.name]
 

@@ -73,7 +73,6 @@ NUMERIC = [name for name in COMMANDS if name not in {"doctor", "report"}]  # whi
 
 
 def shortest(command: str) -> list[str]:
-    """Return a command line with all that the command asks for."""
     arguments = [p for p in COMMANDS[command].params if p.param_type_name == "argument"]
     given = {f"--{name}": str(value) for name, value in GIVEN.items()}
     options = [f"{name}={value}" for name, value in given.items() if name in OFFERED[command]]

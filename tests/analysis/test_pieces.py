@@ -33,7 +33,6 @@ LISTS = [{"input": ["a b", "c"] * (n % 3), "output": ["x", f"y{n % 4}"]} for n i
 
 
 def write(folder, kind):
-    """Write a split of some kind; return its source."""
     if kind == "csv":
         table = [f'"{row["input"]}\n,",{row["output"]}' for row in ROWS]
         (folder / "train.csv").write_text("\n".join(["input,output", *table]))

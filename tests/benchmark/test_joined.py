@@ -18,7 +18,6 @@ REFERENCES = tuple(f"r{i}" for i in range(12))
 
 @pytest.fixture
 def bench(save):
-    """A function that saves a bench with these cells."""
 
     def made(name, *cells, **changes):
         return save(name, make_results(*cells, references=REFERENCES, **changes))

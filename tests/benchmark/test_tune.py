@@ -79,7 +79,6 @@ def test_the_default_is_simulated_as_it_runs(sides):
 
 
 def figures(trial):
-    """Return what a trial says of its steps alone."""
     own = {name: getattr(trial, name) for name in StepFigures.model_fields}
     return StepFigures(**own | {"ms_per_sample": None, "speedup": None})
 

@@ -133,7 +133,6 @@ def _after_stop(ended: Ended, sandbox: Path) -> tuple[list[str], list[str]]:
 
 
 def _turns(sandbox: Path) -> int:
-    """Count the turns that a stopped bench kept."""
     file = sandbox / "made/.out.work/generations.jsonl"
     return file.read_bytes().count(b"\n") if file.exists() else 0
 

@@ -31,7 +31,6 @@ LISTENING = (
 
 
 def main() -> int:
-    """Run all; return how many failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--leave-out", nargs="*", default=[])

@@ -32,7 +32,6 @@ def inspected(task, tokenizer, **options):
 
 
 def encoded(tokenizer, rows, most):
-    """What a training reads of these rows."""
     prompts, outputs = [row["input"] + "\n" for row in rows], [row["output"] for row in rows]
     return encode_examples(tokenizer, prompts, outputs, most)
 

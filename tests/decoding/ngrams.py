@@ -28,7 +28,6 @@ texts = st.lists(text, min_size=1, max_size=5)
 
 
 def build(samples, n_max=4, discount=0.8, strength=1.0, p_min=1, end=END):
-    """Return an index of samples that marks where they begin."""
     tokens = ints(*[t for sample in samples for t in sample])
     offsets = np.cumsum([0, *map(len, samples)], dtype=np.int64)
     return NgramIndex(tokens, offsets, end, n_max, discount, strength, p_min, True)
@@ -50,7 +49,6 @@ def ngram_drafter(
     indexes, prompt=(), output=(), *, memory=None, weights=None, local=True, n_max=4, lam=0.6,
     gain=0.5, discount=0.7, width=0, least=0.0, match=False, end=END, logits=None,
 ):  # fmt: skip
-    """Return a drafter that has read ``prompt`` and ``output``."""
     mixture = n_max, lam, gain, discount, width, least, match, True, end
     made = NgramDrafter(indexes, memory, weights, local, *mixture)
     if logits is not None:
@@ -66,7 +64,6 @@ def draft_of(made, max_nodes):
 
 
 def sources_of(made):
-    """Return the names of what each token was drafted from."""
     return [SOURCES[i] for i in made.sources()]
 
 

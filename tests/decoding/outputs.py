@@ -31,10 +31,8 @@ def resources_of(target, tokenizer, corpus: Sequence[np.ndarray] = (), **given: 
 
 
 def generate(target, drafter, prompt: np.ndarray, **limits: Any) -> Generation:
-    """Decode one prompt (L,) int32 with one drafter."""
     return generate_all(target, [Request(prompt, lambda: drafter)], **limits)[0]
 
 
 def lists(outputs: Sequence[np.ndarray | Generation]) -> list[list[int]]:
-    """Return the tokens of outputs as lists, which compare."""
     return [(o.tokens if isinstance(o, Generation) else o).tolist() for o in outputs]

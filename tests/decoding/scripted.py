@@ -20,7 +20,6 @@ def floats(*values: float) -> np.ndarray:
 
 
 def paths(draft: Draft) -> list[tuple[int, ...]]:
-    """Return the tokens from the root to each node."""
     found: list[tuple[int, ...]] = [()]
     for token, parent in zip(draft.tokens.tolist(), draft.parents.tolist(), strict=True):
         found.append((*found[parent + 1], token))

@@ -73,7 +73,6 @@ def case(tmp_path_factory, tokenizer):
 
 
 def prepared(case, tokenizer, method, kind, corpus, sampling=None):
-    """Return the factory of a method that may need anything."""
     target, _, found, _, head = case
     given = {"draft_head": head, "sampling": sampling, "grammar": found[kind]}
     return method.prepare(resources_of(target, tokenizer, corpus, **given))
@@ -91,7 +90,6 @@ def decode(case, kind, factory, budget, sampled_by=None, *, target=None, size=1)
 
 
 def check_valid(found, done):
-    """Check that exactly the outputs that end are complete."""
     for generation in done:
         assert found.accepts(generation.tokens.tolist()) == (generation.finish == "end")
 

@@ -27,7 +27,6 @@ FREQUENT = range(100, 140)
 
 @pytest.fixture(scope="module")
 def counts(tokenizer, tmp_path_factory):
-    """A folder with token counts where those in FREQUENT lead."""
     folder = tmp_path_factory.mktemp("counts")
     found = np.zeros(len(tokenizer.vocabulary()), np.int64)
     found[FREQUENT] = np.arange(len(FREQUENT), 0, -1)

@@ -132,7 +132,6 @@ def exact(draft, p) -> tuple[float, np.ndarray]:
 
 
 def asked_for(draft, p) -> tuple[float, np.ndarray]:
-    """Return the same where distributions are asked for."""
     assert isinstance(draft.q, LazyProposal)
     distribution = lambda _node, _path: torch.from_numpy(p)  # noqa: E731
     accepted = 0.0
@@ -181,7 +180,6 @@ def outcome(drafter, p, drawn, measure) -> tuple[np.ndarray, float]:
 
 
 def single(drafter):
-    """List the first draft tokens and their probabilities."""
     drafter.start(np.empty(0, np.int32))
     distribution = drafter.distribution(drafter.session.root())
     likely = () if distribution is None else enumerate(distribution)

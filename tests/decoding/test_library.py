@@ -61,7 +61,6 @@ def tokens(done):
 
 
 def part_of(text):
-    """Return two characters from the middle of a text."""
     return next(text[i : i + 2] for i in range(6, len(text)) if text[i : i + 2].isascii())
 
 

@@ -98,14 +98,12 @@ def written_by(architecture, folder, make):
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """From an architecture to what is written by it."""
     make = partial(target_for, graphs="off")
     return cache(lambda name: written_by(name, tmp_path_factory.mktemp("head"), make))
 
 
 @pytest.fixture(scope="module", params=DTYPES, ids=str)
 def int8_case(request, tmp_path_factory):
-    """What is written by a model whose weights have 8 bits."""
 
     def packed(model):
         pack(model.to(request.param), int8=True)

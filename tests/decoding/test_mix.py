@@ -44,7 +44,6 @@ def test_a_guess_that_is_no_tree_is_refused_and_a_new_sequence_begins_without_on
 
 
 def stepped(clock, policy: CostlyDraftPolicy, seconds: float, tokens: int) -> None:
-    """Let a step pass, after one that began the clock."""
     if policy.last_step is None:
         policy.record_step(1)
     clock[0] += seconds

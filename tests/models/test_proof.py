@@ -26,7 +26,6 @@ def nothing_is_known(own_cache, monkeypatch):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """How often a model was run to prove it."""
     counted, errors = [], proof._errors
     monkeypatch.setattr(proof, "_errors", lambda *given: counted.append(given) or errors(*given))
     return counted

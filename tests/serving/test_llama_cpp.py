@@ -29,7 +29,6 @@ PROMPTS, OUTPUTS = ([row[key] for row in ROWS[: len(TEXTS)]] for key in ("input"
 
 
 def needs_engine(test: Any) -> Any:
-    """Mark a test that runs llama.cpp itself."""
     missing = pytest.mark.skipif(not PYTHON.exists(), reason="no xllamacpp: see make test-llama")
     return pytest.mark.serving(missing(test))
 

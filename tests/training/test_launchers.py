@@ -50,7 +50,6 @@ def output(tmp_path):
 
 
 def accelerate(config: str, *options: str) -> list[str]:
-    """Return how to launch by a configuration that comes along."""
     file = str(CONFIGS / f"{config}.yaml")
     return ["-m", "accelerate.commands.launch", "--config_file", file, *options]
 

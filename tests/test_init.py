@@ -271,7 +271,7 @@ def test_training_fits_the_model_and_the_machine(
 
 
 def test_options_follow_the_lengths_that_the_tokenizer_counts(capsys, base):
-    rows = [{"input": "wake " * (n % 50), "output": "at five " * 60} for n in range(1500)]
+    rows = [{"input": "wake " * (n % 50), "output": "at five " * 60} for n in range(3000)]
     write(Path("mine.jsonl"), rows)
     done(capsys, "init", "mine.jsonl", "--model", base)
     tokenizer = load_tokenizer(str(base))

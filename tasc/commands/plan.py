@@ -18,8 +18,8 @@ from tasc.files.packaged import PACKAGED
 from tasc.files.yaml_file import read_yaml
 from tasc.options.command import CommandOptions, OptionsError, StepOptions
 from tasc.options.fields import Positive, Seed, Shell, as_value_error, explain
-from tasc.options.references import beside, expanded, parse_label
-from tasc.options.task import FILES, Options, Task, as_task
+from tasc.options.references import beside, expanded, join, parse_label
+from tasc.options.task import Options, Task, as_task, find_files
 
 _MOST_PROBLEMS = 20  # printed per file
 _NAME = re.compile("[^.~/=-][^/=]*")  # of a step
@@ -120,8 +120,7 @@ def _read_tasks(raw: dict[str, Any], steps: dict[str, Any], folder: Path) -> Non
         if isinstance(values, dict) and (task := as_task(values.get(key), folder)):
             values[key] = task
     if isinstance(data := raw.get("data"), dict):
-        found = {name: data[name] for name in FILES if isinstance(data.get(name), str)}
-        data |= {name: beside(text, folder) for name, text in found.items()}
+        find_files(data, folder)
 
 
 @dataclass
@@ -196,8 +195,10 @@ class _Steps:
         """Return the references in ``value``; one that is no step may lie beside the recipe."""
         if isinstance(value, list):
             return [self._beside(text) for text in value]
-        fixed = not isinstance(value, str) or parse_label(value)[1] in {*self.names, *PACKAGED}
-        return value if fixed else beside(str(value), self.folder)
+        if not isinstance(value, str):
+            return value
+        label, path = parse_label(value)
+        return value if path in (*self.names, *PACKAGED) else join(label, beside(path, self.folder))
 
     def _locate(self, path: str) -> str:
         """Return where data are: below --data-dir alone, or beside the recipe, or as written."""

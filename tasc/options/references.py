@@ -47,10 +47,9 @@ def expanded(path: Path) -> Path:
         raise InputError(f"{path}: no such home folder: give the full path") from None
 
 
-def beside(text: str, folder: Path) -> str:
-    """Return ``PATH`` or ``LABEL=PATH`` with the path in ``folder`` if it is there."""
-    label, path = parse_label(text)
-    return join(label, str(folder / path)) if path and (folder / path).exists() else text
+def beside(path: str, folder: Path) -> str:
+    """Return ``path`` in ``folder`` if something is there, else as it is."""
+    return str(folder / path) if path and (folder / path).exists() else path
 
 
 def resolve_model(text: str) -> tuple[str, str]:

@@ -30,7 +30,7 @@ _BROKEN = re.compile("[\0\ud800-\udfff]")  # not valid in a path, nor as UTF-8 i
 _SPLIT_FIELDS = ("split", "corpus_split", "held_out", "validation")
 CONSTRAINTS = ("schema", "grammar", "regex")  # options of which one may be given
 _DEFAULTS = ("metrics", "delimiter", "max_new_tokens", "choices", *CONSTRAINTS)
-FILES = ("choices", "schema", "grammar")  # relative to the task file, if one is beside it
+_FILES = ("choices", "schema", "grammar")  # relative to the file that names them
 # The key is schema, as users call the file; pydantic's method of that name is deprecated.
 warnings.filterwarnings("ignore", 'Field name "schema"', UserWarning)
 
@@ -185,15 +185,20 @@ def read_task(path: Path, typed: Mapping[str, Any]) -> Task:
     """
     raw = _read_keys(path)
     data, beside = _find(raw["path"], path.parent)
-    for name in FILES:
-        if isinstance(raw.get(name), str) and (path.parent / raw[name]).is_file():
-            raw[name] = str(path.parent / raw[name])
+    find_files(raw, path.parent)
     try:
         task = Task(**{**raw, **typed, "path": data})
     except ValidationError as error:
         raise InputError(f"{path}: {'; '.join(explain(error.errors()))}: fix the file") from None
     task._written, task._beside = {"path": str(path), **typed}, beside
     return task
+
+
+def find_files(raw: dict[str, Any], folder: Path) -> None:
+    """Find the files of a task's labels and constraints in ``folder``, where they are there."""
+    for name in _FILES:
+        if isinstance(raw.get(name), str) and (folder / raw[name]).is_file():
+            raw[name] = str(folder / raw[name])
 
 
 def _read_keys(path: Path) -> dict[str, Any]:

@@ -82,17 +82,19 @@ class BenchResults(RunResult):
 
     def contradictions(self) -> Iterator[str]:
         """Yield what no bench writes: parts that the figures refer to and that are missing."""
-        compared: list[Any] = [*self.comparisons, *(one.against for one in self.comparisons)]
-        compared += [*self.reference, *self.prediction.cells]
-        named = {f"{one.model} · {one.method}" for one in compared}
-        named |= {model for pair in self.pairs for model in (pair.model, pair.against)}
-        known = {name for cell in self.cells for name in (cell.label, cell.model)}
+        cells = {(cell.model, cell.method) for cell in self.cells}
+        named = {(n.model, n.method) for one in self.comparisons for n in (one, one.against)}
+        named |= {(one.model, one.method) for one in self.reference}
+        named |= {(one.model, one.method) for one in self.prediction.cells}
+        paired = {model for pair in self.pairs for model in (pair.model, pair.against)}
         scored = [{*pair.quality} for pair in self.pairs] + [{*one.quality} for one in self.seeds]
         metrics = {*self.settings.metrics}
-        if not self.cells or not self.samples:
+        if not cells or not self.samples:
             yield "it has no cells or no samples"
-        for name in sorted(named - known):
-            yield f"it compares {name}, which is not in its cells"
+        for model, method in sorted(named - cells):
+            yield f"it compares {model} · {method}, which is not in its cells"
+        for model in sorted(paired - {model for model, _ in cells}):
+            yield f"it compares the model {model}, which is not in its cells"
         if self.task.corpus_repeated > self.task.corpus_outputs:
             yield "more examples of its corpus are repeated than there are"
         if any(names != metrics for names in scored):

@@ -172,11 +172,10 @@ def test_columns_and_templates_that_were_named_are_kept(capsys):
     assert '# template: "{input}' not in Path("task.yaml").read_text()
 
 
-def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tmp_path):
+def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys):
     rows_ = [{"messages": [{"role": "user", "content": f"{n}?"}, ANSWER]} for n in range(40)]
     write(Path("mine.jsonl"), rows_)
-    plain = make_tokenizer(tmp_path / "plain")
-    chatty = make_tokenizer(tmp_path / "chatty")
+    plain, chatty = make_tokenizer(Path("plain")), make_tokenizer(Path("chatty"))
     restate(chatty / "tokenizer_config.json", chat_template=CHATML)
     for name, model, template in (("a", plain, "{input}\n"), ("b", chatty, None)):
         Path(name).mkdir()
@@ -184,7 +183,9 @@ def test_chats_are_recognised_and_written_by_the_models_chat_template(capsys, tm
         found = done(capsys, "init", "mine.jsonl", "--model", model, "--recipe", recipe)
         assert found["read_as"] == "chats"
         assert yaml.safe_load(Path(f"{name}/task.yaml").read_text()).get("template") == template
-        assert planned(recipe).steps["bench"].data.path == f"{name}/mine-splits"
+        steps = planned(recipe).steps
+        assert steps["bench"].data.path == f"{name}/mine-splits"
+        assert steps["baseline"].model == f"{name}/../{model}"
 
 
 def test_a_missing_test_split_comes_from_the_training_examples(capsys):

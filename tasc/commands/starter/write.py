@@ -245,7 +245,9 @@ def _texts(
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
-    tokenizer = _tokenizer(options.model)
+    tokenizer, model = _tokenizer(options.model), options.model
+    if model and not Path(model).is_absolute() and Path(model).exists():
+        model = os.path.relpath(model, recipe.parent)
     values = {
         "look": visible_line(shlex.join(look)),
         "task": _value(os.path.relpath(Path(task).resolve(), recipe.parent.resolve())),
@@ -256,7 +258,7 @@ def _texts(
         "file": visible_line(shlex.quote(options.recipe)),
         "held_out": held_out,
         "how": visible_line(how),
-        "model": None if options.model is None else _value(options.model),
+        "model": None if model is None else _value(model),
         "hours": options.hours and f"{options.hours:g} h",
         "validates": "validation" in (held_out or splits(source)),
         "fit": _fit(options, source, corpus, held_out),

@@ -1,5 +1,6 @@
 """Executors: the same results in the same order wherever the work runs, and a table to add to."""
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -26,6 +27,7 @@ NAMES = [  # the first is the local one
     for name in EXECUTORS
 ]
 EVERY = pytest.mark.parametrize("name", NAMES)
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # or Ray writes a token into HOME
 CORPUS = [np.array([1, 2, 3, 4, i % 3 + 5], np.int32) for i in range(12)]
 
 
@@ -107,3 +109,19 @@ def test_a_ray_of_this_machine_is_for_this_machine_alone():
         import ray
 
         assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
+
+
+@pytest.mark.slow
+@NO_RAY
+@QUIET
+def test_a_cluster_gets_no_more_workers_than_it_has_places():
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        with EXECUTORS["ray"].start(10, Workers(2, cluster.address)) as executor:
+            assert [*in_order(executor.run(add, [3, 1, 2]))] == [13, 11, 12]
+        with EXECUTORS["ray"].start(10, Workers(1)) as executor:  # beside it
+            assert [*in_order(executor.run(add, [3]))] == [13]
+    finally:
+        cluster.shutdown()

@@ -64,11 +64,14 @@ def start(shared: object, workers: Workers) -> Iterator[Executor]:
     """
     ray = _package(alone=workers.address is None)
     with _cluster(ray, workers):
-        devices = int(workers.devices and bool(ray.cluster_resources().get("GPU")))
+        places = ray.cluster_resources()
+        devices = int(workers.devices and bool(places.get("GPU")))
         kind = ray.remote(num_cpus=1, num_gpus=devices, max_restarts=0)(_Worker)
+        # One without a place would wait for it, and its piece with it.
+        most = max(1, int(places.get("GPU" if devices else "CPU", 0)))
         reference = ray.put(shared)
         executor = Ray(ray, lambda: kind.remote(reference), [])
-        executor.workers.extend(executor.start_worker() for _ in range(workers.count))
+        executor.workers.extend(executor.start_worker() for _ in range(min(workers.count, most)))
         try:
             yield executor
         finally:
@@ -91,18 +94,16 @@ def _package(*, alone: bool) -> Any:  # noqa: ANN401
 
 @contextmanager
 def _cluster(ray: Any, workers: Workers) -> Iterator[None]:  # noqa: ANN401
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if workers.address is None:
-        own = {"num_cpus": workers.count, "include_dashboard": False}
-        ray.init(**own, **quiet, _node_ip_address="127.0.0.1")
-    else:
-        try:
-            ray.init(address=workers.address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UnavailableError(
-                f"no Ray cluster at {workers.address} ({str(error).partition(chr(10))[0]}): start "
-                "one with ray start --head, or drop --address to start a local one"
-            ) from None
+    address = workers.address or "local"  # one of our own, even beside a running one
+    own = {} if workers.address else {"num_cpus": workers.count, "_node_ip_address": "127.0.0.1"}
+    quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
+    try:
+        ray.init(address, **quiet, **own)
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise UnavailableError(
+            f"no Ray cluster at {address} ({str(error).partition(chr(10))[0]}): "
+            "start one with ray start --head, and set RAY_AUTH_MODE=token if it asks for a token"
+        ) from None
     try:
         yield
     finally:

@@ -267,9 +267,9 @@ def ids_of(
     """Return the ids (L,) int32 of a text, or the given ids."""
     if not isinstance(text, str):
         ids = np.asarray(text)
-        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.max() >= 2**31)):
             raise InputError(
-                f"token ids must be one row of integers, got {ids.dtype} {ids.shape}: "
+                f"token ids must be one row of integers below 2^31, got {ids.dtype} {ids.shape}: "
                 "pass texts or lists of ids"
             )
         return ids.astype(np.int32)

@@ -252,6 +252,7 @@ def test_a_corpus_and_labels_need_an_end_token_of_the_model(
         (PROMPTS[0], {}, "prompts is a single text"),
         (PROMPTS, {"corpus": PROMPTS[0]}, "corpus is a single text"),
         ([np.zeros((2, 2))], {}, "one row of integers"),
+        ([[2**32 + 5]], {}, "below 2.31, got int64"),
         (PROMPTS, {"batch_size": 2, "on_tokens": print}, "one per prompt"),
         (PROMPTS, {"batch_size": 2, "on_tokens": [print]}, "and 1 on_tokens"),
         *(([[1, i]], {}, f"the prompt has token id {i}, .* 320") for i in FOREIGN),

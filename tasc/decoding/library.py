@@ -178,8 +178,7 @@ def _grammar(
 ) -> Grammar | None:
     """Compile the constraint of a call. Raises InputError without a fast tokenizer."""
     schema, grammar = options.get("schema"), options.get("grammar")
-    if isinstance(schema, Path):
-        schema = str(schema)
+    schema = str(schema) if isinstance(schema, Path) else schema
     lark = None if grammar is None else str(grammar)
     constraint = read_constraint(schema, lark, options.get("regex"))
     if constraint is None:

@@ -195,6 +195,9 @@ def test_a_full_disk_does_not_end_the_engine(folder, caplog):
     finish(made, "[mail]", [80, 81, 82])
     made.state.finish()
     assert "cannot write" in caplog.text
+    (folder / "nowhere").mkdir()
+    made.state.finish()  # tried again
+    assert (folder / "nowhere" / "learnt").exists()
 
 
 @pytest.mark.parametrize("how", ["other", "cut", "lengths", "ids", "large", "method"])

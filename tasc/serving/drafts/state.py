@@ -60,9 +60,10 @@ class State:
         """Write the file now, if there is anything new; log a failure."""
         if self.known == self.saved:
             return
-        self.next, self.saved = self.clock() + EVERY, self.known
+        self.next = self.clock() + EVERY
         try:
             write_state(self.file, self.outputs(), self.tokenizer)
+            self.saved = self.known
         except OSError as error:
             logging.getLogger("vllm.tasc").warning("cannot write %s: %s", self.file, error)
 

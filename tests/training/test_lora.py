@@ -1,5 +1,6 @@
 import pytest
 import torch
+from peft.tuners.trainable_tokens import TrainableTokensLayer
 from transformers import AutoModelForCausalLM
 
 from tasc.models.embeddings import extend_embeddings, is_tied
@@ -87,6 +88,26 @@ def test_a_step_moves_the_new_rows_of_both_matrices_and_no_other_row(tmp_path, t
         old, new = getattr(before, matrix)().weight, getattr(after, matrix)().weight
         assert torch.equal(old[:320], new[:320])
         assert (old[NEW] != new[NEW]).any(1).all()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
+@pytest.mark.parametrize("bfloat16", [True, False])
+def test_trained_rows_have_the_gradients_of_peft(tmp_path, architecture, tied, bfloat16):
+    model = adapted(pico.make_model(tmp_path, architecture, tied=tied)).train()
+    disturb(model)
+    model.get_input_embeddings().original_module.padding_idx = 321
+    made = []
+    for kind in (lora.Rows, TrainableTokensLayer):
+        for module in model.modules():
+            if isinstance(module, TrainableTokensLayer):
+                module.__class__ = kind
+        model.zero_grad()
+        loss = summed_loss(model, Batch(IDS, IDS, None), bfloat16=bfloat16)
+        loss.backward()
+        made.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
+    assert made[0][0] == made[1][0]
+    torch.testing.assert_close(*made, rtol=1e-5, atol=2e-2 if bfloat16 else 1e-5)
 
 
 def test_all_layers_get_gradients_after_an_evaluation(tmp_path):

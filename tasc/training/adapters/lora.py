@@ -5,6 +5,7 @@ Acceleration" trains all in App. B.2, and by its parameter count (6 %) the new o
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from bitsandbytes.nn import Linear4bit, Linear8bitLt
@@ -16,6 +17,8 @@ from peft.utils.transformers_weight_conversion import (
     _MODEL_TO_CONVERSION_PATTERN,
     _MOE_TARGET_MODULE_MAPPING,
 )
+from torch import Tensor
+from torch.nn.functional import embedding, linear
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -62,10 +65,11 @@ def attach(model: PreTrainedModel, rows: Sequence[int], options: AdapterOptions)
     for parameter in adapted.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
-    if options.dropout and model.device.type == "cpu":
-        for module in adapted.modules():
-            if isinstance(module, LoraLayer):
-                module.lora_dropout[_ADAPTER] = BitDropout(options.dropout)
+    for module in adapted.modules():
+        if isinstance(module, TrainableTokensLayer):
+            module.__class__ = Rows
+        elif isinstance(module, LoraLayer) and options.dropout and model.device.type == "cpu":
+            module.lora_dropout[_ADAPTER] = BitDropout(options.dropout)
     return adapted
 
 
@@ -161,6 +165,34 @@ def _base_weight(layer: torch.nn.Module) -> torch.Tensor:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+class Rows(TrainableTokensLayer):  # type: ignore[misc]
+    """PEFT's layer, with the same outputs and gradients, at the cost of the trained rows.
+
+    They are written into the frozen weight. PEFT copies it in each forward, and computes a gradient
+    of all of its rows.
+    """
+
+    def forward_adapters(self, x: Tensor, active_adapters: list[str], *_: Any, **__: Any) -> Tensor:  # noqa: ANN401
+        """Embed ids ``x`` (B, L), or return logits (B, L, V) of states ``x`` (B, L, d)."""
+        layer, (name,) = self.get_base_layer(), active_adapters
+        rows, weight = self.trainable_tokens_delta[name], layer.weight.data
+        ids = torch.tensor(self.token_indices[name], device=weight.device)
+        weight.index_copy_(0, ids, rows.data.to(weight))
+        out: Tensor = layer(x)
+        # Then zeros are added, whose gradients are those of the rows.
+        if not isinstance(layer, torch.nn.Embedding):
+            own = linear(x.detach(), rows.to(weight))
+            return out.index_add(-1, ids, own - own.detach())
+        places = torch.full((len(weight),), -1, device=weight.device)
+        places[ids] = torch.arange(len(ids), device=weight.device)
+        if layer.padding_idx is not None:
+            places[layer.padding_idx] = -1  # not trained
+        place, scale = places[x], self._get_embed_scale()
+        own = embedding(place.clamp(min=0), rows.to(weight)) * (place >= 0)[..., None]
+        own = own if scale is None else own * scale.to(own)
+        return out + (own - own.detach())
 
 
 class BitDropout(torch.nn.Module):

@@ -204,10 +204,7 @@ def _comparison(cell: LoadCell, base: LoadCell, concurrency: int) -> LoadCompari
 
 
 def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:
-    """Read the first cell of a folder of ``tasc bench`` or ``tasc load``.
-
-    Raises InputError if there are no results, or they have other samples.
-    """
+    """Read the first cell of ``tasc bench`` or ``tasc load``; InputError for other samples."""
     file = results_file(parse_path(text)[1])
     try:
         found = _RESULTS.validate_json(file.read_bytes())

@@ -210,10 +210,7 @@ class _Steps:
         return str(folder / path)
 
     def _misplaced(self, name: str, other: str, kind: str) -> str | None:
-        """Return why a reference of a step cannot be used.
-
-        A later step cannot: what its folder holds is from an older run.
-        """
+        """Return why a reference cannot be used. The folder of a later step is an older run's."""
         at = self.names.index(name)
         if other in self.names[at:]:
             return f"{other} is no earlier step: reorder them"

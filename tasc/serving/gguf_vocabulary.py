@@ -152,10 +152,7 @@ def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
 
 
 def _alike(known: str, parts: list[dict[str, Any]]) -> bool:
-    """Return whether ``parts`` split text like the pattern ``known``, apart from new n-grams.
-
-    The pretoken export writes the n-grams before the pattern.
-    """
+    """Return whether ``parts``, with new n-grams before them, split text like ``known``."""
     if parts[-1].get("add_prefix_space"):
         return False
     own = parts[0].get("pattern", {}).get("Regex", "") if len(parts) == 2 else ""

@@ -183,10 +183,7 @@ class TascProposer:
         return chains
 
     def _state(self, file: Path) -> State:
-        """Learn from ``file``, if it exists, and write to it from now on.
-
-        Raises InputError if the file cannot be used, or the method learns nothing.
-        """
+        """Learn from ``file`` and write to it from now on; InputError if that is impossible."""
         file = file.expanduser()
         factories = self.tasks.factories
         if memory_of(factories[""]) is None:

@@ -17,8 +17,7 @@ from tasc.files.folders import remove
 _KEEP = 2  # in case the newest is damaged
 _TENSORS, _STATE = "state.safetensors", "state.json"
 Tensors = Mapping[str, torch.Tensor]
-# By field of ``Checkpoint``, the group that its tensors have in the file.
-_GROUPS = {"parameters": "parameter", "optimizer": "optimizer", "best": "best"}
+_GROUPS = ("parameters", "optimizer", "best")  # fields of ``Checkpoint``, in names of tensors
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ def save(work: Path, identity: str, state: Checkpoint) -> None:
     temporary.mkdir()
     tensors = {
         f"{group}/{key}": tensor.detach().cpu().contiguous()
-        for name, group in _GROUPS.items()
-        for key, tensor in getattr(state, name).items()
+        for group in _GROUPS
+        for key, tensor in getattr(state, group).items()
     }
     record = {"identity": identity, "step": state.step, "journal": dict(state.journal)}
     with writing(final, sum(tensor.nbytes for tensor in tensors.values())):
@@ -69,15 +68,17 @@ def newest(work: Path, identity: str) -> Checkpoint | None:
     for folder in _folders(work):
         try:
             record = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-            tensors = load_file(folder / _TENSORS)
-        except (OSError, ValueError, SafetensorError):
+            groups: dict[str, dict[str, torch.Tensor]] = {group: {} for group in _GROUPS}
+            for name, tensor in load_file(folder / _TENSORS).items():
+                group, _, key = name.partition("/")
+                groups[group][key] = tensor
+        except (OSError, ValueError, KeyError, SafetensorError):
             continue  # damaged: use the one before
         if record["identity"] != identity:
             raise InputError(
                 f"checkpoint {folder} belongs to a run with other options, data or model: use the "
                 "same ones, or start again without --resume"
             )
-        groups = {name: _group(tensors, group) for name, group in _GROUPS.items()}
         return Checkpoint(record["step"], journal=record["journal"], **groups)
     return None
 
@@ -106,8 +107,3 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> Non
 
 def _folders(work: Path) -> list[Path]:
     return sorted((p for p in work.glob("step-*") if p.suffix != ".tmp"), reverse=True)
-
-
-def _group(tensors: Tensors, name: str) -> dict[str, torch.Tensor]:
-    prefix = f"{name}/"
-    return {key[len(prefix) :]: t for key, t in tensors.items() if key.startswith(prefix)}

@@ -151,7 +151,7 @@ def _trainable_rows(model: PreTrainedModel, ids: Sequence[int]) -> dict[str, lis
         )
     own_head = None if is_tied(model) else head
     trained = (model.get_input_embeddings(), own_head, per_layer_table(model))
-    return {_last(names[module]): list(ids) for module in trained if module is not None}
+    return {_last(names[module]): sorted(ids) for module in trained if module is not None}
 
 
 def _base_weight(layer: torch.nn.Module) -> torch.Tensor:
@@ -185,14 +185,11 @@ class Rows(TrainableTokensLayer):  # type: ignore[misc]
         if not isinstance(layer, torch.nn.Embedding):
             own = linear(x.detach(), rows.to(weight))
             return out.index_add(-1, ids, own - own.detach())
-        places = torch.full((len(weight),), -1, device=weight.device)
-        places[ids] = torch.arange(len(ids), device=weight.device)
-        if layer.padding_idx is not None:
-            places[layer.padding_idx] = -1  # not trained
-        place, scale = places[x], self._get_embed_scale()
-        own = embedding(place.clamp(min=0), rows.to(weight)) * (place >= 0)[..., None]
-        own = own if scale is None else own * scale.to(own)
-        return out + (own - own.detach())
+        place = torch.searchsorted(ids, x).clamp(max=len(ids) - 1)
+        padding = -1 if layer.padding_idx is None else layer.padding_idx  # PEFT does not train it
+        trains, scale = (ids[place] == x) & (x != padding), self._get_embed_scale()
+        own = embedding(place, rows.to(weight)) * trains[..., None]
+        return out + (own - own.detach()) * (1 if scale is None else scale.to(own))
 
 
 class BitDropout(torch.nn.Module):

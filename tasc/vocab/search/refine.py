@@ -142,10 +142,7 @@ class Refiner:
             merges *= 2
 
     def _search_to_the_end(self) -> tuple[Choice, int, bool]:
-        """Return the end of a search, the number of tokens there, and whether it is complete.
-
-        It is complete if every recurring output is one token.
-        """
+        """Return the end of a search, its tokens, and whether each recurring output is one."""
         result = self.search(len(self._outputs.encoded.tokens))
         counts = zip(self._outputs.texts, self._outputs.weights, strict=True)
         recurring = [text for text, times in counts if times > 1]

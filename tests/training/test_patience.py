@@ -45,7 +45,7 @@ def test_it_keeps_what_a_training_without_patience_had_by_then(start, alone, tmp
     interrupt(finetune, kept, start, corpus(2), contrary(), endless, work=tmp_path)
     state = load_file(sorted(tmp_path.glob("step-*"))[-1] / "state.safetensors")
     for name, held in alone.model.named_parameters():
-        assert torch.equal(state[f"parameter/{name}"], held), name
+        assert torch.equal(state[f"parameters/{name}"], held), name
 
 
 @pytest.mark.slow

@@ -104,24 +104,14 @@ def test_an_executor_that_is_not_installed_names_the_extra(capsys, tmp_path, mon
 @pytest.mark.slow
 @NO_RAY
 @QUIET
-def test_a_ray_of_this_machine_is_for_this_machine_alone():
-    with EXECUTORS["ray"].start(10, Workers(1)):
-        import ray
+def test_ray_uses_the_places_of_a_cluster_or_beside_it_this_machine_alone():
+    from ray import cluster_utils, nodes
 
-        assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
-
-
-@pytest.mark.slow
-@NO_RAY
-@QUIET
-def test_a_cluster_gets_no_more_workers_than_it_has_places():
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         with EXECUTORS["ray"].start(10, Workers(2, cluster.address)) as executor:
             assert [*in_order(executor.run(add, [3, 1, 2]))] == [13, 11, 12]
-        with EXECUTORS["ray"].start(10, Workers(1)) as executor:  # beside it
-            assert [*in_order(executor.run(add, [3]))] == [13]
+        with EXECUTORS["ray"].start(10, Workers(1)):
+            assert [node["NodeManagerAddress"] for node in nodes()] == ["127.0.0.1"]
     finally:
         cluster.shutdown()

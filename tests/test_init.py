@@ -74,13 +74,17 @@ def test_equal_examples_are_never_trained_on_and_tested(capsys):
     assert sum(map(len, held_out())) == 120
 
 
-def test_splits_that_are_there_are_taken(capsys):
+def test_splits_that_are_there_are_taken_also_from_a_linked_folder(capsys):
     write_task()
     found = done(capsys, "init", "task")
     assert (found["held_out"], found["folder"]) == ({}, None)
     assert planned().steps["bench"].data.path == "task"
     there = {path.name for path in Path.cwd().iterdir()}
     assert there == {"mine.jsonl", "recipe.yaml", "task", "task.yaml"}
+    Path("far/away").mkdir(parents=True)
+    Path("near").symlink_to("far/away")
+    done(capsys, "init", "task", "--recipe", "near/recipe.yaml")
+    assert Path(planned("near/recipe.yaml").steps["bench"].data.path).samefile("task")
 
 
 def test_a_task_file_is_referred_to_and_not_written_again(capsys):
@@ -94,14 +98,6 @@ def test_a_task_file_is_referred_to_and_not_written_again(capsys):
     write_task("named", "train", "validation")
     Path("named.yaml").write_text("path: named\nsplits: {test: validation}\n")
     assert done(capsys, "init", "named.yaml", "--recipe", "named/r.yaml")["folder"] is None
-
-
-def test_data_are_found_from_a_linked_folder(capsys):
-    Path("far/away").mkdir(parents=True)
-    Path("near").symlink_to("far/away")
-    write_task("data")
-    done(capsys, "init", "data", "--recipe", "near/recipe.yaml")
-    assert Path(planned("near/recipe.yaml").steps["bench"].data.path).samefile("data")
 
 
 def test_labels_of_one_word_get_a_recipe_without_new_tokens(capsys):

@@ -82,15 +82,6 @@ def test_only_what_is_no_option_of_the_library_is_declared_to_the_parser_by_hand
     }
 
 
-def test_no_command_is_a_function_with_its_options_by_hand():
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if path.parent.name == "cli" and isinstance(node, ast.FunctionDef):
-                options = [a for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
-                derived = path.name in ("_derive.py", "_console.py")
-                assert len(options) <= 3 or derived, f"{path.name}: {node.name}"
-
-
 def test_what_takes_the_options_of_a_command_takes_none_of_them_again():
     kinds = {KINDS[name].__name__: KINDS[name] for name in STEPS}
     checked = 0

@@ -138,6 +138,8 @@ def test_an_export_without_drafts_is_the_plain_model(tmp_path, base):
     expected = AutoModelForCausalLM.from_pretrained(base).state_dict()
     found = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(found[name], value) for name, value in expected.items())
+    with pytest.raises(InputError, match="has no index"):
+        tasc.load_custom_generate(tmp_path)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"], indirect=True)
@@ -212,12 +214,6 @@ def test_an_exported_model_drafts_with_the_method_in_its_folder(folder, monkeypa
     drafted, fewer = counted(model, ids, custom_generate=tasc.load_custom_generate(out))
     assert plain == drafted == written
     assert fewer < steps == 24
-
-
-def test_a_folder_without_drafts_has_no_method(tmp_path, base):
-    exported(base, "transformers", tmp_path)
-    with pytest.raises(InputError, match="has no index"):
-        tasc.load_custom_generate(tmp_path)
 
 
 def stranger(base, folder, mark):

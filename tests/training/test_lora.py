@@ -1,6 +1,5 @@
 import pytest
 import torch
-from peft.tuners.trainable_tokens import TrainableTokensLayer
 from transformers import AutoModelForCausalLM
 
 from tasc.models.embeddings import extend_embeddings, is_tied
@@ -98,9 +97,9 @@ def test_trained_rows_have_the_gradients_of_peft(tmp_path, architecture, tied, b
     disturb(model)
     model.get_input_embeddings().original_module.padding_idx = 321
     made = []
-    for kind in (lora.Rows, TrainableTokensLayer):
+    for kind in (lora.Rows, *lora.Rows.__bases__):
         for module in model.modules():
-            if isinstance(module, TrainableTokensLayer):
+            if isinstance(module, lora.Rows.__bases__):
                 module.__class__ = kind
         model.zero_grad()
         loss = summed_loss(model, Batch(IDS, IDS, None), bfloat16=bfloat16)
@@ -130,22 +129,16 @@ def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])
-def test_elements_are_dropped_at_the_rate_and_the_mean_is_kept(rate):
+def test_elements_are_dropped_independently_at_the_rate_and_the_mean_is_kept(rate):
     torch.manual_seed(0)
-    layer = lora.BitDropout(rate)
-    out = layer(torch.ones(1001, 999))
-    assert (out == 0).float().mean().item() == pytest.approx(rate, abs=0.003)
+    out = lora.BitDropout(rate)(torch.ones(4, 250_000))
     assert out.mean().item() == pytest.approx(1.0, abs=0.003)
-    kept = out[out != 0]
-    assert kept.unique().numel() == 1
-
-
-def test_neighbours_are_dropped_independently():
-    torch.manual_seed(0)
-    dropped = (lora.BitDropout(0.5)(torch.ones(4, 250_000)) == 0).float()
+    assert out[out != 0].unique().numel() == 1
+    dropped = (out == 0).float()
+    assert dropped.mean().item() == pytest.approx(rate, abs=0.003)
     for shift in (1, 2, 3, 4):
         together = (dropped[:, shift:] * dropped[:, :-shift]).mean().item()
-        assert together == pytest.approx(0.25, abs=0.005)
+        assert together == pytest.approx(rate**2, abs=0.005)
 
 
 def test_the_mask_follows_from_the_generator_and_passes_gradients():
@@ -157,8 +150,4 @@ def test_the_mask_follows_from_the_generator_and_passes_gradients():
     assert torch.equal(layer(x), first)
     first.sum().backward()
     torch.testing.assert_close(x.grad, torch.where(first == 0, 0.0, layer.scale))
-
-
-def test_evaluation_drops_nothing():
-    x = torch.randn(4, 4)
-    assert lora.BitDropout(0.9).eval()(x) is x
+    assert layer.eval()(x) is x

@@ -181,7 +181,7 @@ class Rows(TrainableTokensLayer):  # type: ignore[misc]
         ids = torch.tensor(self.token_indices[name], device=weight.device)
         weight.index_copy_(0, ids, rows.data.to(weight))
         out: Tensor = layer(x)
-        # Then zeros are added, whose gradients are those of the rows.
+        # Add zeros with the gradients of the rows.
         if not isinstance(layer, torch.nn.Embedding):
             own = linear(x.detach(), rows.to(weight))
             return out.index_add(-1, ids, own - own.detach())

@@ -93,20 +93,21 @@ def test_a_step_moves_the_new_rows_of_both_matrices_and_no_other_row(tmp_path, t
 @pytest.mark.parametrize("architecture", pico.ARCHITECTURES)
 @pytest.mark.parametrize("bfloat16", [True, False])
 def test_trained_rows_have_the_gradients_of_peft(tmp_path, architecture, tied, bfloat16):
-    model = adapted(pico.make_model(tmp_path, architecture, tied=tied)).train()
+    model = adapted(pico.make_model(tmp_path, architecture, tied=tied))
+    before = logits(model.train())
     disturb(model)
     model.get_input_embeddings().original_module.padding_idx = 321
     made = []
-    for kind in (lora.Rows, *lora.Rows.__bases__):
-        for module in model.modules():
-            if isinstance(module, lora.Rows.__bases__):
-                module.__class__ = kind
+    for kind in (*lora.Rows.__bases__, lora.Rows):
+        for module in (m for m in model.modules() if isinstance(m, lora.Rows.__bases__)):
+            module.__class__ = kind
         model.zero_grad()
-        loss = summed_loss(model, Batch(IDS, IDS, None), bfloat16=bfloat16)
-        loss.backward()
+        (loss := summed_loss(model, Batch(IDS, IDS, None), bfloat16=bfloat16)).backward()
         made.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
     assert made[0][0] == made[1][0]
     torch.testing.assert_close(*made, rtol=1e-5, atol=2e-2 if bfloat16 else 1e-5)
+    with model.disable_adapter():
+        assert torch.equal(logits(model), before)
 
 
 def test_all_layers_get_gradients_after_an_evaluation(tmp_path):

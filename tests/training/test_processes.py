@@ -67,8 +67,7 @@ def test_processes_add_up_what_each_has_and_take_the_word_of_the_first():
     with processes.together(2, "cpu", followers.add, ""):
         here = processes.group()
         assert (here.rank, here.size, here.first) == (0, 2, True)
-        tensors = [torch.ones(2), torch.ones(3, 2)]
-        here.add_up(tensors)
+        here.add_up(tensors := [torch.ones(2), torch.ones(3, 2)])
         assert [t.flatten().tolist() for t in tensors] == [[3.0] * 2, [2.0] * 6]
         assert here.of_first("wörd") == "wörd"
         assert here.total(1.5) == 1.75

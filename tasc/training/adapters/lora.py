@@ -174,10 +174,12 @@ class Rows(TrainableTokensLayer):  # type: ignore[misc]
     of all of its rows.
     """
 
-    def forward_adapters(self, x: Tensor, active_adapters: list[str], *_: Any, **__: Any) -> Tensor:  # noqa: ANN401
+    def forward_adapters(self, x: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: ANN401
         """Embed ids ``x`` (B, L), or return logits (B, L, V) of states ``x`` (B, L, d)."""
-        layer, (name,) = self.get_base_layer(), active_adapters
+        layer, (name,) = self.get_base_layer(), self.token_indices
         rows, weight = self.trainable_tokens_delta[name], layer.weight.data
+        if self.disable_adapters:
+            rows = self.trainable_tokens_original[name]
         ids = torch.tensor(self.token_indices[name], device=weight.device)
         weight.index_copy_(0, ids, rows.data.to(weight))
         out: Tensor = layer(x)

@@ -57,10 +57,7 @@ def _show(sample: Sample, found: DataReport) -> None:
 
 
 def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
-    """Print tokens as pairs of text and shade, in the lines of the text.
-
-    Tokens alternate between two shades; without colours there is a separator between them.
-    """
+    """Print tokens, pairs of text and shade, line by line; without colours, separate them."""
     lines: list[list[tuple[str, int]]] = [[]]
     for text, shade in tokens:
         lines[-1].append((visible_line(text), shade))
@@ -70,8 +67,7 @@ def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
         if not out.is_terminal or out.no_color:
             say("    " + _SEPARATOR.join(text for text, _ in line))
             continue
-        shades = _SHADES[state]
-        pieces = [(text, shades[shade % 2]) for text, shade in line]
+        pieces = [(text, _SHADES[state][shade % 2]) for text, shade in line]
         out.print(Text.assemble("    ", *pieces), soft_wrap=True)
 
 

@@ -58,17 +58,14 @@ def write_gguf(parts: Parts, vocabulary: Vocabulary, path: Path) -> None:
             ) from None
         with writing(path), closing(made.gguf_writer) as writer:
             writer.write_header_to_file(path)
-            _write_metadata(writer, model)
+            try:
+                writer.write_kv_data_to_file()
+            except struct.error as error:  # such as 2^40 positions
+                raise InputError(
+                    f"{model / CONFIG} has a number that a GGUF file cannot store ({error}): "
+                    "correct it"
+                ) from None
             writer.write_tensors_to_file()
-
-
-def _write_metadata(writer: Any, model: Path) -> None:  # noqa: ANN401
-    try:
-        writer.write_kv_data_to_file()
-    except struct.error as error:  # such as 2^40 positions
-        raise InputError(
-            f"{model / CONFIG} has a number that a GGUF file cannot store ({error}): correct it"
-        ) from None
 
 
 def _link(model: Path, folder: Path) -> None:

@@ -158,10 +158,7 @@ class Run:
         return total
 
     def _update(self, step: int) -> None:
-        for parameter in self.trainable.values() if self.group.size > 1 else ():
-            if parameter.grad is None:  # not used by this process's examples
-                parameter.grad = torch.zeros_like(parameter)
-            self.group.add_up([parameter.grad])
+        self._add_up_gradients()
         torch.nn.utils.clip_grad_norm_(self.trainable.values(), self.schedule.clip)
         spent = self.schedule.spent(step, self.steps, self.journal.seconds)
         for group, peak in zip(self.optimizer.param_groups, self.peaks, strict=True):
@@ -172,6 +169,14 @@ class Run:
     def _seed(self, step: int, micro_batch: int) -> None:
         state = np.random.SeedSequence([self.schedule.seed, step, micro_batch])
         torch.manual_seed(int(state.generate_state(1)[0]))
+
+    def _add_up_gradients(self) -> None:
+        if self.group.size == 1:
+            return
+        for parameter in self.trainable.values():
+            if parameter.grad is None:  # not used by this process's examples
+                parameter.grad = torch.zeros_like(parameter)
+        self.group.add_up([p.grad for p in self.trainable.values() if p.grad is not None])
 
     def _micro_batches(self, step: int) -> list[np.ndarray]:
         epoch, index = divmod(step, self.epoch_steps)

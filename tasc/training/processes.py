@@ -30,6 +30,7 @@ from tasc.errors import InputError, TascError, UnavailableError
 from tasc.files.scratch import scratch
 from tasc.options.fields import Device
 
+_BUCKET = 1 << 24  # numbers sent together
 _TIMEOUT = timedelta(days=1)  # for the first one's evaluation; an ended process is noticed at once
 _REPORT_TIMEOUT_S = 20.0  # from losing the connection to a process to its error report
 Work = Callable[[], object]
@@ -49,8 +50,16 @@ class Group:
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over the processes; all pass the same shapes and dtype."""
-        for tensor in tensors if self.size > 1 else ():
-            dist.all_reduce(tensor)
+        bucket: list[Tensor] = []
+        for i, tensor in enumerate(tensors if self.size > 1 else ()):
+            bucket.append(tensor)
+            if i == len(tensors) - 1 or sum(t.numel() for t in bucket) >= _BUCKET:
+                flat = torch.cat([t.reshape(-1) for t in bucket])
+                dist.all_reduce(flat)
+                parts = torch.split(flat, [t.numel() for t in bucket])
+                for t, summed in zip(bucket, parts, strict=True):
+                    t.copy_(summed.view_as(t))
+                bucket = []
 
     def total(self, number: float) -> float:
         if self.size == 1:

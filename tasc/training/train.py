@@ -128,9 +128,7 @@ def _schedule(options: FinetuneOptions, device: torch.device, epoch_tokens: int)
     """Return the schedule; a length in tokens fixes the compute, whatever the vocabulary."""
     bfloat16 = multiplies_in_bfloat16(device, options.dtype, bf16=options.bf16)
     schedule = options.schedule(bfloat16=bfloat16)
-    tokens = options.tokens
-    if options.tokens_of is not None:
-        tokens = _tokens_of(Path(options.tokens_of))
+    tokens = options.tokens if options.tokens_of is None else _tokens_of(Path(options.tokens_of))
     return schedule if tokens is None else replace(schedule, epochs=tokens / epoch_tokens)
 
 

@@ -108,13 +108,8 @@ def check_built(folder: Path, skeleton: PreTrainedModel, shapes: Shapes, *, pack
             f"model {folder}: config.json describes a model of {needed + computed:,} numbers, but "
             f"the weights have {stored:,}: {AGAIN}"
         )
-    if not packed:
-        _check_shapes(folder, skeleton, shapes)
-
-
-def _check_shapes(folder: Path, skeleton: PreTrainedModel, shapes: Shapes) -> None:
     for name, parameter in skeleton.named_parameters():
-        shape = shapes.get(name)
+        shape = None if packed else shapes.get(name)
         if shape is not None and math.prod(shape) != parameter.numel():
             raise IntegrityError(
                 f"model {folder}: {name} is {tuple(shape)} in the weights and "
@@ -175,11 +170,9 @@ def _architectures(what: str, config: dict[str, Any]) -> list[str]:
 
 def _check_quantisation(what: str, config: dict[str, Any]) -> None:
     """Reject quantisation methods that transformers would ignore with a warning."""
-    quantization = config.get("quantization_config")
-    method = quantization
-    if isinstance(quantization, dict):
-        method = quantization.get("quant_method", "bitsandbytes")
-    if quantization is not None and method not in _QUANTISED:
+    stated = config.get("quantization_config")
+    method = stated.get("quant_method", "bitsandbytes") if isinstance(stated, dict) else stated
+    if stated is not None and method not in _QUANTISED:
         raise InputError(
             f"{what} is quantised by {_short(method)}, a method that this version of transformers "
             "does not know: use the original model"

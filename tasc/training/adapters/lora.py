@@ -168,10 +168,9 @@ def _last(name: str) -> str:
 
 
 class Rows(TrainableTokensLayer):  # type: ignore[misc]
-    """PEFT's layer, with the same outputs and gradients, at the cost of the trained rows.
+    """PEFT's layer, which copies the weight and computes a gradient of all rows, without that.
 
-    They are written into the frozen weight. PEFT copies it in each forward, and computes a gradient
-    of all of its rows.
+    The trained rows are written into the frozen weight; outputs and gradients stay the same.
     """
 
     def forward_adapters(self, x: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: ANN401
@@ -186,7 +185,7 @@ class Rows(TrainableTokensLayer):  # type: ignore[misc]
         # Add zeros with the gradients of the rows.
         if not isinstance(layer, torch.nn.Embedding):
             own = linear(x.detach(), rows.to(weight))
-            return out.index_add(-1, ids, own - own.detach())
+            return out.index_add_(-1, ids, own - own.detach())  # its logits are large
         place = torch.searchsorted(ids, x).clamp(max=len(ids) - 1)
         padding = -1 if layer.padding_idx is None else layer.padding_idx  # PEFT does not train it
         trains, scale = (ids[place] == x) & (x != padding), self._get_embed_scale()

@@ -63,7 +63,7 @@ SERVING := build/serving$(if $(BASE),-$(notdir $(BASE)))
 ENGINE := build/serving-venv
 # Without the second, the compiler of vLLM's n-gram drafter starts threads that spin beside the engine.
 ENGINE_ENV := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 HF_HUB_OFFLINE=1 VLLM_ENABLE_V1_MULTIPROCESSING=0
-test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, against transformers; DATA as above
+test-serving: install $(ENGINE)/.installed  ## vLLM with and without drafts, against transformers; DATA as above; TASC_REQUESTS=100000 for a long run
 	@if [ -s $(ENGINE)/.installed ]; then cat $(ENGINE)/.installed; \
 	  else $(MAKE) --no-print-directory $(SERVING)/index-baseline $(SERVING)/index-tasc-ft; fi
 	@[ -s $(ENGINE)/.installed ] || $(ENGINE_ENV) TASC_SERVING=$(SERVING) TASC_TASK=$(TASK) \

@@ -152,6 +152,18 @@ def test_two_tasks_cannot_have_one_tag(folder):
         proposer(folder, tasks=str(folder / "nowhere"))
 
 
+def test_a_refused_task_is_used_once_its_tag_is_free(folder):
+    made = proposer(folder)
+    jazz = prompt_of(made, "[jazz]")
+    write(folder, "tasks/swing", [20, 71, 72])
+    (folder / "tasks" / "swing.txt").write_text("[jazz]")
+    made.tasks.clock.seconds = EVERY
+    assert asked(made, jazz)[:2] == own(0)[1:3]
+    shutil.rmtree(folder / "tasks" / "jazz")
+    made.tasks.clock.seconds = 2 * EVERY
+    assert asked(made, [7, *jazz])[:2] == [71, 72]
+
+
 def test_shared_indexes_draft_the_same(folder):
     made, shared = proposer(folder), proposer(folder, share=True)
     for tag in ("[jazz]", "[mail]"):

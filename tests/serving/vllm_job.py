@@ -6,6 +6,7 @@ result is JSON, too: token ids of each phase, vLLM's counters, and what the prop
 
 import json
 import resource
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -126,15 +127,42 @@ def aborted(llm: LLM, job: dict[str, Any]) -> dict[str, list[int]]:
     raise RuntimeError("requests do not end")
 
 
-def endurance(llm: LLM, job: dict[str, Any]) -> dict[str, float]:
-    """Serve many short requests; return how much the process and the proposer hold."""
-    wanted = SamplingParams(temperature=0.0, max_tokens=4)
-    memory = []
-    for _ in range(4):
-        prompts = (job["prompts"] * 10)[: job["requests"] // 4]
-        llm.generate(prompts, wanted, use_tqdm=False)
-        memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    return {"first": memory[0], "last": memory[-1], "kept": held(llm)}
+def endurance(llm: LLM, job: dict[str, Any]) -> dict[str, Any]:
+    """Serve short requests of three tasks, of which some are aborted; some long ones between.
+
+    An index is replaced after each twentieth. Returns the resident bytes then, the number of
+    requests whose answer is not that of the first request with their prompt, and what is held.
+    """
+    engine, tasks = llm.llm_engine, sorted(Path(job["tasc"]["tasks"]).glob("*/*.tasc"))
+    tags = ["", *(f"[{file.parent.name}] " for file in tasks)]
+    prompts: Any = [tag + prompt for prompt in job["prompts"] for tag in tags]
+    growing: Any = [{"prompt_token_ids": ids} for ids in job["growing"]]
+    short = SamplingParams(temperature=0.0, max_tokens=8)
+    long = SamplingParams(temperature=0.0, max_tokens=job["growth"], ignore_eos=True)
+    first: dict[int, list[int]] = {}
+    memory, wrong, answered, most = [], 0, 0, job["requests"]
+    for i in range(most):
+        at = i % 500
+        if at < len(growing):  # together more than the cache holds
+            engine.add_request(str(i), growing[at], long)
+        else:
+            engine.add_request(str(i), prompts[i % len(prompts)], short)
+        while engine.get_num_unfinished_requests() >= (4 * SEQUENCES if i + 1 < most else 1):
+            for answer in engine.step():
+                if answer.finished:
+                    name, told = int(answer.request_id), list(answer.outputs[0].token_ids)
+                    at = name % 500
+                    key = -1 - at if at < len(growing) else name % len(prompts)
+                    wrong += first.setdefault(key, told) != told
+                    answered += 1
+        if i % 10 == 9:
+            engine.abort_request([str(i - 2 * SEQUENCES)])
+        if (i + 1) % (most // 20) == 0:
+            whole = tasks[i % len(tasks)]
+            Path(shutil.copyfile(whole, whole.with_suffix(".new"))).replace(whole)
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            memory.append(pages * resource.getpagesize())
+    return {"memory": memory, "wrong": wrong, "answered": answered, "kept": held(llm)}
 
 
 def held(llm: LLM) -> int:

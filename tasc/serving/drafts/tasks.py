@@ -51,6 +51,7 @@ class Tasks:
         self.factories: dict[str, Factory] = {}
         self.tags: dict[str, str] = {}
         self.stamps: dict[str, list[Stamp | None]] = {}
+        self.refused: list[str] = []  # tried again when another task goes, perhaps with its tag
         for name in dict.fromkeys(["", *self._changed()]):
             self._load(name)
 
@@ -63,12 +64,16 @@ class Tasks:
         if now < self.next:
             return False
         self.next = now + EVERY
-        loaded = [name for name in self._changed() if self._reload(name)]
+        changed = self._changed()
         removed = [name for name in self.tags if name not in self.stamps]
         for name in removed:
             del self.tags[name], self.factories[name]
             _log.info("task %s was removed", name)
-        return bool(loaded or removed)
+        if not (changed or removed):
+            return False
+        asked = [name for name in self.stamps if name in {*changed, *self.refused}]
+        self.refused = [name for name in asked if not self._reload(name)]
+        return len(self.refused) < len(asked) or bool(removed)
 
     def route(self, prompt: np.ndarray) -> str:
         """Return the task of ``prompt`` (T,): that of the first tag, and of the longest there."""

@@ -196,7 +196,8 @@ def decode_slice(
     for turn, cell in itertools.product(cut(warm, length), cells):
         progress(f"warm-up, {cell.model.label} with {cell.method.label}", 0, 0)
         decode(cell, cell.prompts, turn, options)
-    progress("decode", 0, options.repeats * samples)
+    done, outputs = 0, options.repeats * samples * len(cells)
+    progress("decode", done, outputs)
     order = np.random.default_rng(options.seed)
     for repeat in range(options.repeats):
         for cell in cells:
@@ -214,8 +215,8 @@ def decode_slice(
                     decode(cell, cell.prompts, turn, options)  # what it learnt, it learns again
                 cell.runs[repeat] += measured[key]
                 left -= sum(generation.timeline.total for generation in measured[key])
-            done = repeat * samples + turn.stop - part.start
-            progress("decode", done, options.repeats * samples)
+                done += turn.stop - turn.start
+                progress("decode", done, outputs)
             if repeat == 0 and left < 0:
                 turns = cut(slice(part.start, turn.stop), length)
                 break

@@ -89,7 +89,11 @@ def test_the_common_beginning_of_prompts_is_read_before_anything_is_measured(ben
         lambda _module, args, _out: read.append(args[0].shape[1])
     )
     options = BenchOptions(methods=("ar", "suffix"), max_new_tokens=4, warmup=0)
-    cells = run(prepare([model], split, split, options), options)
+    told: list[tuple[str, int, int]] = []
+    cells = run(
+        prepare([model], split, split, options), options, progress=lambda *x: told.append(x)
+    )
+    assert told == [("decode", done, 6) for done in range(7)]
     hook.remove()
     shared = model.target.shared
     assert 4 <= shared == read[0]

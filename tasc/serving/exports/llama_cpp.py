@@ -102,8 +102,7 @@ class LlamaCppExport(Format):
             )
         if self.parts.index is not None:
             notes.append("it drafts at most 8 tokens per step, from n-grams of up to 4 tokens")
-            if self.parts.options.weights == "q8_0":
-                notes.append("with q8_0, drafts can cost more than they save: compare both")
+            notes.append("on a CPU, its drafts can cost more than they save: compare both")
         return notes
 
     @staticmethod

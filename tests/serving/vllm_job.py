@@ -130,8 +130,8 @@ def aborted(llm: LLM, job: dict[str, Any]) -> dict[str, list[int]]:
 def endurance(llm: LLM, job: dict[str, Any]) -> dict[str, Any]:
     """Serve short requests of three tasks, of which some are aborted; some long ones between.
 
-    An index is replaced after each twentieth. Returns the resident bytes then, the number of
-    requests whose answer is not that of the first request with their prompt, and what is held.
+    An index is replaced after each twentieth. Returns the resident bytes then, the numbers of
+    answers and of those unlike the first one to their prompt, and of requests that are held.
     """
     engine, tasks = llm.llm_engine, sorted(Path(job["tasc"]["tasks"]).glob("*/*.tasc"))
     tags = ["", *(f"[{file.parent.name}] " for file in tasks)]
@@ -158,7 +158,7 @@ def endurance(llm: LLM, job: dict[str, Any]) -> dict[str, Any]:
         if i % 10 == 9:
             engine.abort_request([str(i - 2 * SEQUENCES)])
         if (i + 1) % (most // 20) == 0:
-            whole = tasks[i % len(tasks)]
+            whole = tasks[len(memory) % len(tasks)]
             Path(shutil.copyfile(whole, whole.with_suffix(".new"))).replace(whole)
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             memory.append(pages * resource.getpagesize())

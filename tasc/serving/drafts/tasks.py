@@ -51,7 +51,6 @@ class Tasks:
         self.factories: dict[str, Factory] = {}
         self.tags: dict[str, str] = {}
         self.stamps: dict[str, list[Stamp | None]] = {}
-        self.refused: list[str] = []  # tried again when another task goes, perhaps with its tag
         for name in dict.fromkeys(["", *self._changed()]):
             self._load(name)
 
@@ -71,9 +70,10 @@ class Tasks:
             _log.info("task %s was removed", name)
         if not (changed or removed):
             return False
-        asked = [name for name in self.stamps if name in {*changed, *self.refused}]
-        self.refused = [name for name in asked if not self._reload(name)]
-        return len(self.refused) < len(asked) or bool(removed)
+        # A refused task is tried again, as another one with its tag may have gone.
+        asked = [name for name in self.stamps if name in changed or name not in self.factories]
+        loaded = [name for name in asked if self._reload(name)]
+        return bool(loaded or removed)
 
     def route(self, prompt: np.ndarray) -> str:
         """Return the task of ``prompt`` (T,): that of the first tag, and of the longest there."""

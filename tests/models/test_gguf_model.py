@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import LlamaConfig
@@ -243,6 +243,7 @@ def whole(tmp_path_factory) -> bytes:
     return small(tmp_path_factory.mktemp("whole") / "m.gguf").read_bytes()
 
 
+@example(position=698, value=0)  # no columns
 @given(position=st.integers(0, 900), value=st.integers(0, 255))
 def test_a_changed_byte_gives_a_header_or_an_error(tmp_path_factory, whole, position, value):
     file = tmp_path_factory.mktemp("changed") / "m.gguf"

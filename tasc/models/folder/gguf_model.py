@@ -213,7 +213,7 @@ class _Model:
 
     def _tensor(self, name: str) -> TensorInfo:
         tensors = self.header.tensors
-        if name not in tensors or not tensors[name].shape:
+        if name not in tensors or not tensors[name].shape or 0 in tensors[name].shape:
             raise InputError(f"{self.header.path} has no tensor {name}: {ADVICE}")
         return tensors[name]
 

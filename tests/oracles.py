@@ -153,8 +153,8 @@ def best_tree_mass(
         grown = [
             ((*path, token), p * max(q - missing, 0))
             for path, p in frontier
-            if path[-1:] != (end,)
             for token, q in mixture(corpora, table, [*context, *path], lam, gain).items()
+            if token != end
         ]
         paths += [p for _, p in grown]
         # A path outside the `budget` best of its level cannot be in the best tree.

@@ -54,7 +54,7 @@ INNER = {
 MOST_FILES = 20
 MOST_PARAMETERS = 8
 # Lines of Python. A feature pays for its lines by what it replaces; raising a limit needs a reason.
-MOST_LINES = {("tasc", "cli"): 34_110, ("benchmarks",): 3_630, ("tests",): 30_376}
+MOST_LINES = {("tasc", "cli"): 34_110, ("benchmarks",): 3_630, ("tests",): 30_390}
 
 
 @cache

@@ -26,7 +26,6 @@ def main() -> None:
         os.dup2(2, 1)  # stdout is for answers; the engine prints to stderr
         llm = LLM(
             model=model,
-            dtype="float32",
             enforce_eager=mode == "eager",
             max_model_len=positions,
             max_num_seqs=SEQUENCES,

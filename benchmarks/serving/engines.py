@@ -4,9 +4,7 @@ Each arm is an engine in its own process. All engines stay up and take turns: in
 arm answers the same prompts, in random order, so that load on the machine affects all alike. Only
 ratios within a run are meaningful. All arms first answer some prompts of the training split. The
 measured prompts are of the test split and are sent once, so that drafters that learn from answers
-do not know them. Run it where vLLM is installed:
-
-    make bench-serving
+do not know them. Run it where vLLM is installed: make bench-serving
 """
 
 import argparse
@@ -154,6 +152,7 @@ def started(given: argparse.Namespace) -> tuple[dict[str, Arm], dict[str, str]]:
                 left_out[arm] = extra
             elif arm in given.arms:
                 mode = "compiled" if given.compiled else "eager"
+                extra["dtype"] = given.dtype
                 arms[f"{name} {arm}"] = Arm(
                     given.models / name / "model", extra, mode, given.new_tokens, schema
                 )
@@ -171,6 +170,7 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, default=8, help="tokens per draft")
     parser.add_argument("--new-tokens", type=int, default=128, help="maximum tokens per answer")
+    parser.add_argument("--dtype", default="float32", help="of activations, and of plain weights")
     parser.add_argument(
         "--requests", type=int, nargs="+", default=REQUESTS, help="requests per repeat"
     )

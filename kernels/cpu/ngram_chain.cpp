@@ -21,9 +21,9 @@ void NgramDrafter::chain(int budget, double least, std::vector<int32_t>& tokens)
       const Candidate other{static_cast<float>(p), -1, named[n].token, named[n].child, named[n].depth};
       if (p > bound && (best.token < 0 || better(other, best))) best = other;
     }
-    if (best.token < 0 || best.probability < least) return;
+    if (best.token < 0 || best.token == options_.end || best.probability < least) return;
     tokens.push_back(best.token);
-    if (best.token == options_.end || i + 1 == budget) return;
+    if (i + 1 == budget) return;
     state = step(state, best);
     probability = best.probability;
   }

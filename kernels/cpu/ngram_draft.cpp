@@ -208,7 +208,7 @@ std::vector<Proposal> NgramDrafter::distribution() {
 float NgramDrafter::floor() const { return open_.size() - head_ >= room_ ? open_.back().probability : 0.f; }
 
 void NgramDrafter::offer(const Candidate& candidate) {
-  if (candidate.probability <= floor()) return;
+  if (candidate.probability <= floor() || candidate.token == options_.end) return;
   if (open_.size() - head_ >= room_) open_.pop_back();
   const auto at = std::upper_bound(open_.begin() + static_cast<std::ptrdiff_t>(head_), open_.end(), candidate,
                                    [](const Candidate& a, const Candidate& b) { return a.probability > b.probability; });
@@ -249,7 +249,6 @@ DraftTree NgramDrafter::draft(int budget) {
     if (--room_ == 0) break;
     for (size_t next = head_; next < std::min(head_ + 2, open_.size()); ++next)
       if (!corpora_.empty()) corpora_[0]->prefetch_context(open_[next].child);
-    if (best.token == options_.end) continue;
     states_[node] = step(best.parent < 0 ? now_ : states_[static_cast<size_t>(best.parent)], best);
     expand(states_[node], static_cast<int32_t>(node), best.probability);
   }

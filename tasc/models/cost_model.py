@@ -24,6 +24,7 @@ WINDOW = 9  # forwards remembered per size
 STALE = 512  # forwards after which a size counts as unknown again
 DOUBT = 3.0  # assumed largest overestimate of an unknown size
 NOTICED = 0.03  # smaller changes of a correction are ignored
+FASTER = 0.8  # a size that falls below this share was recorded on a loaded machine, like others
 _PER_OCTAVE = 4  # sizes told apart
 _UNMEASURED = 1e-3  # weight of a size that was not measured
 
@@ -39,6 +40,7 @@ class CostModel:
     ratios of its last forwards to the measured times; their lower quartile corrects it, and other
     sizes by interpolation over log k. One forward is enough to find a size cheaper than expected,
     and it takes two to find it dearer: other work on the machine only ever slows forwards down.
+    When a size becomes much cheaper, other work has ended, and the other sizes are forgotten.
 
     ``turns`` has the model that each turn of the measurement alone would give. Turns differ on a
     loaded machine. A cached model has none.
@@ -138,8 +140,11 @@ class CostModel:
         if len(ratios) == 1 and seconds > float(self.at(tokens)):
             return False
         typical = sorted(ratios)[(len(ratios) - 1) // 4]
-        if abs(typical / self._corrections.get(size, np.inf) - 1) <= NOTICED:
+        before = self._corrections.get(size, np.inf)
+        if abs(typical / before - 1) <= NOTICED:
             return False
+        if typical < FASTER * before < np.inf:
+            self._ratios, self._last, self._corrections = {size: ratios}, {size: self.forwards}, {}
         self._corrections[size] = typical
         return True
 

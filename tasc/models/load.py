@@ -63,9 +63,12 @@ def load_model(
         options["device_map"] = {"": target_device}
     with _explained(path):
         model = _read(folder, options)
-        if reduce:
-            keep_canonical_layout(model)
-        else:
+        # bitsandbytes would repack weights on the first forward in evaluation mode on a CPU. That
+        # cannot be undone exactly, fails for some heights, and blocks gradients.
+        for module in model.modules() if reduce else ():
+            if hasattr(module, "support_avx512bf16_for_cpu"):
+                module.support_avx512bf16_for_cpu = False
+        if not reduce:
             model.to(target_device)
         model_config.check_usable(path, model.eval(), reduce)
     if tokenizer is not None:
@@ -139,17 +142,6 @@ def _quantization(kind: Quantization, dtype: Dtype) -> BitsAndBytesConfig:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=torch.float32 if dtype == "float32" else torch.bfloat16,
     )
-
-
-def keep_canonical_layout(model: torch.nn.Module) -> None:
-    """Stop bitsandbytes from repacking weights on the first forward in evaluation mode on a CPU.
-
-    That cannot be undone exactly, fails for heights that are not multiples of 32, and blocks
-    gradients: all layers but the last would silently stop learning.
-    """
-    for module in model.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
 
 
 def device_has_bfloat16(device: torch.device) -> bool:

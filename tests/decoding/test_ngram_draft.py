@@ -117,11 +117,11 @@ def test_without_discounts_the_longest_context_that_hits_decides_alone():
     assert nothing[0][0] == 2  # the most frequent token
 
 
-def test_width_one_gives_a_chain_and_an_end_token_has_no_children():
+def test_width_one_gives_a_chain_and_an_end_token_is_not_drafted():
     index = build([[1, 2, 3, 4]], discount=0.0, strength=0.0)
     tokens, parents, _ = ngram_drafter([index], [], [1], discount=0.0, width=1).draft(6)
-    assert tokens.tolist() == [2, 3, 4, END]
-    assert parents.tolist() == [-1, 0, 1, 2]
+    assert tokens.tolist() == [2, 3, 4]
+    assert parents.tolist() == [-1, 0, 1]
 
 
 def test_improbable_paths_are_not_proposed():

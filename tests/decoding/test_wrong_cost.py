@@ -43,11 +43,12 @@ class Likely(Autoregressive):
         return chain(np.full(max_nodes, 9, np.int32), None, likely)
 
 
-def paces(clock, true, curve, fits, seed=0):
+def paces(clock, true, curve, fits, seed=0, loaded=range(0)):
     """Decode a text; return the true seconds per token after LEARNING tokens, and of all tokens.
 
     fits: (T + 99,) bool, whether a draft of the token at that position would be accepted. What is
-    measured has noise, and one forward in fifty is interrupted.
+    measured has noise, and one forward in fifty is interrupted. ``loaded``: tokens that other work
+    slows down, by four.
     """
     rng = np.random.default_rng(seed)
     budgeted = AdaptiveDrafter(Likely(), Adaptive(curve))
@@ -56,7 +57,7 @@ def paces(clock, true, curve, fits, seed=0):
     done, seconds, learnt = 0, 0.0, None
     while done < TOKENS:
         nodes = len(budgeted.draft(64))
-        took = true(nodes + 1) / 1000
+        took = true(nodes + 1) / 1000 * (4 if done in loaded else 1)
         clock[0] += took * np.exp(rng.normal(0, 0.05)) * (8 if rng.random() < 0.02 else 1)
         accepted = 0
         while accepted < nodes and fits[done + accepted]:
@@ -80,6 +81,15 @@ def test_a_wrong_curve_is_mended_within_300_tokens(clock, true):
     for wrong, factor in product(WRONG, (0.3, 3.0)):
         found = pace(believed(TRUE[true], WRONG[wrong], factor))
         assert found <= 1.05 * right, f"{wrong}, {factor}"
+
+
+@pytest.mark.parametrize("true", TRUE)
+def test_what_a_loaded_machine_taught_is_forgotten_soon(clock, true):
+    curve, fits = believed(TRUE[true], WRONG["all"], 1.0), np.arange(TOKENS + 99) % 5 < 2
+    right, found = (
+        paces(clock, TRUE[true], curve, fits, loaded=range(100, end))[0] for end in (100, LEARNING)
+    )
+    assert found <= 1.05 * right
 
 
 @pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])

@@ -23,7 +23,7 @@ struct DraftOptions {
   double min_probability = 0;  // less likely paths are not proposed
   bool match = false;          // the texts' longest matches are also sources
   bool fallback = true;        // without a match, propose the corpus's frequent tokens
-  int32_t end = -1;            // a node with this token has no children
+  int32_t end = -1;            // never drafted: the step that reaches it commits it anyway
 };
 
 struct DraftTree {

@@ -200,7 +200,7 @@ def _explained(path: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise UnavailableError(
-            f"model {path}: {one_line(error)}: install it, or use another model"
+            f"model {path}: {one_line(error).rstrip('.')}: install it, or use another model"
         ) from error
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise UnavailableError(

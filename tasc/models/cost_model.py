@@ -24,7 +24,7 @@ WINDOW = 9  # forwards remembered per size
 STALE = 512  # forwards after which a size counts as unknown again
 DOUBT = 3.0  # assumed largest overestimate of an unknown size
 NOTICED = 0.03  # smaller changes of a correction are ignored
-FASTER = 0.8  # a size that falls below this share was recorded on a loaded machine, like others
+FASTER = 0.8  # a correction that falls below this share shows that other work has ended
 _PER_OCTAVE = 4  # sizes told apart
 _UNMEASURED = 1e-3  # weight of a size that was not measured
 

@@ -4,13 +4,12 @@ T(k) is the time of a step: the forward over a token and k - 1 draft nodes after
 arg-max of its rows. Layers, dtypes and sizes alternate; each number of threads is a round of its
 own. Then random trees, chains and batches are scored, and the logits of a path in each are compared
 with those of one token per forward, bit for bit. ``--shapes`` compares only, on random weights in
-the shapes of four models, with few layers: so many forwards for each shape and dtype. ``--heads``
-times the certified heads of these shapes, whose states have outliers, in so many turns with all
-logits. ``--isa avx2`` holds the packed layers to AVX2, and ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA
-and MKL_ENABLE_INSTRUCTIONS torch's. Usage:
+the shapes of four models, with few layers: so many forwards for each shape and dtype, in
+``--most-threads`` processes. ``--heads`` times the certified heads of these shapes, whose states
+have outliers, in so many turns with all logits. ``--isa avx2`` holds the packed layers to AVX2,
+and ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA and MKL_ENABLE_INSTRUCTIONS torch's. Usage:
 python -m benchmarks.forward --model FOLDER [--json FILE]
-python -m benchmarks.forward --shapes 1250
-python -m benchmarks.forward --heads 15 [--json FILE]
+python -m benchmarks.forward (--shapes 834 | --heads 15) [--json FILE]
 """
 
 import argparse
@@ -18,6 +17,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from multiprocessing import get_context
 from statistics import median, quantiles
 from typing import Any
 
@@ -59,12 +59,13 @@ def main() -> None:
     if not _native.use_dense_instructions(options.isa):
         parser.error(f"this machine has no {options.isa}")
     if options.heads or options.shapes:
-        with torch.inference_mode():
-            found = heads(options.heads) if options.heads else compare_shapes(options.shapes)
+        found = heads(options.heads) if options.heads else compare_shapes(options)
         publish({"layers": LAYERS, "heads" if options.heads else "bits": found}, options.json)
         return
     targets = {
-        (layers, dtype): _target(options.model, dtype, packed=layers == "packed")
+        (layers, dtype): Target(
+            load_to_decode(options.model, dtype, "cpu", None, packed=layers == "packed")
+        )
         for layers, dtypes in (("torch", DTYPES), ("packed", PACKED))
         for dtype in dtypes
     }
@@ -76,10 +77,6 @@ def main() -> None:
         bits = {dtype: compare(targets["packed", dtype], options.forwards) for dtype in PACKED}
     figures = {"model": options.model, "isa": options.isa, "repeats": options.repeats}
     publish({**figures, "context": CONTEXT, "rounds": rounds, "bits": bits}, options.json)
-
-
-def _target(model: str, dtype: DecodingDtype, *, packed: bool) -> Target:
-    return Target(load_to_decode(model, dtype, "cpu", None, packed=packed))
 
 
 def measure(
@@ -117,6 +114,7 @@ def _summary(way: Way, times: dict[int, list[float]]) -> dict[str, Any]:
     }
 
 
+@torch.inference_mode()
 def heads(repeats: int) -> list[dict[str, Any]]:
     """Return the milliseconds of all logits of 1 to 61 states, and of their largest 1 and 8."""
     torch.set_num_threads(1)
@@ -139,21 +137,25 @@ def heads(repeats: int) -> list[dict[str, Any]]:
     return found
 
 
-def compare_shapes(forwards: int) -> dict[str, dict[str, dict[str, int]]]:
-    """Compare the bits of ``forwards`` forwards of each shape and dtype, with random weights."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for name, (kind, vocabulary, sizes) in SHAPES.items():
-        shape = dict(zip(_SIZES, sizes, strict=True))
-        config = AutoConfig.for_model(
-            kind, vocab_size=vocabulary, num_hidden_layers=LAYERS, tie_word_embeddings=True, **shape
-        )
-        for dtype in PACKED:
-            torch.manual_seed(0)
-            whole = getattr(torch, decoding_dtype(dtype, "cpu"))
-            model = AutoModelForCausalLM.from_config(config, dtype=whole)
-            pack(model, int8=dtype == "int8")
-            found.setdefault(name, {})[dtype] = compare(Target(model), forwards)
-    return found
+def compare_shapes(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compare the bits of many forwards of each shape and dtype, with random weights."""
+    ways = [(*way, options.shapes) for way in product(SHAPES, PACKED)]
+    with get_context("fork").Pool(options.most_threads, torch.set_num_threads, (1,)) as pool:
+        return pool.starmap(_compare_shape, ways, chunksize=1)
+
+
+@torch.inference_mode()
+def _compare_shape(name: str, dtype: DecodingDtype, forwards: int) -> dict[str, Any]:
+    kind, vocabulary, sizes = SHAPES[name]
+    shape = dict(zip(_SIZES, sizes, strict=True))
+    config = AutoConfig.for_model(
+        kind, vocab_size=vocabulary, num_hidden_layers=LAYERS, tie_word_embeddings=True, **shape
+    )
+    torch.manual_seed(0)
+    whole = getattr(torch, decoding_dtype(dtype, "cpu"))
+    model = AutoModelForCausalLM.from_config(config, dtype=whole)
+    pack(model, int8=dtype == "int8")
+    return {"shape": name, "dtype": dtype, **compare(Target(model), forwards)}
 
 
 def compare(target: Target, forwards: int) -> dict[str, int]:
@@ -169,8 +171,7 @@ def compare(target: Target, forwards: int) -> dict[str, int]:
         target.begin(CONTEXT + nodes, size)
         target.join(prompts)
         scored = target.score([int(some[0])] * size, trees)
-        row, node = int(rng.integers(size)), nodes - 1
-        path = [node]
+        row, path = int(rng.integers(size)), [nodes - 1]
         while parents[path[-1]] >= 0:
             path.append(int(parents[path[-1]]))
         target.prefill(prompts[row], nodes + 1)

@@ -119,31 +119,6 @@ int64_t visible_slots(const AttentionCall& call, int64_t sequence, int64_t query
   return count;
 }
 
-// Adds the lanes of each of kLanes vectors; the order of an addition does not depend on the vector.
-inline Lanes sums_of(const Lanes* x) {
-#ifdef __AVX512F__
-  // A step adds the upper half of each key's lanes to the lower one, and joins two vectors.
-  const auto halves = [](Lanes a, Lanes b, int half) {
-    Bits low, high;
-    for (int lane = 0; lane < kLanes; ++lane) {
-      low[lane] = static_cast<uint32_t>(lane / half * 2 * half + lane % half);
-      high[lane] = low[lane] + static_cast<uint32_t>(half);
-    }
-    return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
-  };
-  Lanes eight[8], four[4];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) eight[i] = halves(x[2 * i], x[2 * i + 1], 8);
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) four[i] = halves(eight[2 * i], eight[2 * i + 1], 4);
-  return halves(halves(four[0], four[1], 2), halves(four[2], four[3], 2), 1);
-#else
-  Lanes sums;
-  for (int i = 0; i < kLanes; ++i) sums[i] = sum_of(x[i]);
-  return sums;
-#endif
-}
-
 // One key/value head of a sequence, and a query that asks it in several heads, from `head` on.
 template <class T>
 struct Asked {
@@ -157,11 +132,40 @@ struct Asked {
   int64_t stride;
 };
 
+#ifdef __AVX512F__
+constexpr int kKeys = 4;  // to multiply side by side
+
+// Adds the upper `half` of each 2 * half lanes to the lower one, and joins two vectors.
+inline Lanes halves(Lanes a, Lanes b, int half) {
+  Bits low, high;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    low[lane] = static_cast<uint32_t>(lane / half * 2 * half + lane % half);
+    high[lane] = low[lane] + static_cast<uint32_t>(half);
+  }
+  return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+}
+
+// Adds the lanes of each of kLanes vectors, set four at a time. The order of an addition does not depend on the vector.
+struct Sums {
+  Lanes fours[kLanes / kKeys] = {};
+  void set(int64_t i, const Lanes* x) { fours[i / kKeys] = halves(halves(x[0], x[1], 8), halves(x[2], x[3], 8), 4); }
+  Lanes all() const { return halves(halves(fours[0], fours[1], 2), halves(fours[2], fours[3], 2), 1); }
+};
+#else
+constexpr int kKeys = 2;
+
+struct Sums {  // set two at a time
+  Lanes sums = {};
+  void set(int64_t i, const Lanes* x) { sums[i] = sum_of(x[0]), sums[i + 1] = sum_of(x[1]); }
+  Lanes all() const { return sums; }
+};
+#endif
+
 // Scores the keys of R heads, by rank; ranks up to whole lanes get -infinity. Writes the largest scores.
 template <class T, int R>
 void score(const Asked<T>& asked, float* most) {
   const AttentionCall& call = asked.call;
-  Lanes wide[kMaxHeadDim / kLanes][R], sums[R][kLanes], largest[R];
+  Lanes wide[kMaxHeadDim / kLanes][R], largest[R];
   const int64_t whole = call.d / kLanes, chunks = (call.d + kLanes - 1) / kLanes;
   for (int r = 0; r < R; ++r) {
     const auto* query = asked.query + r * call.query_strides[1];
@@ -170,21 +174,29 @@ void score(const Asked<T>& asked, float* most) {
   }
   for (int64_t rank = 0; rank < asked.count; rank += kLanes) {
     const int64_t left = asked.count - rank, block = left < kLanes ? left : kLanes;
-    for (int64_t i = 0; i < block; ++i) {
-      const auto* key = asked.keys + asked.slots[rank + i] * call.key_strides[2];
-      Lanes sum[R] = {};
-      const auto add = [&](int64_t c, Lanes keys) {
+    Sums sums[R];
+    for (int64_t i = 0; i < block; i += kKeys) {
+      const typename T::X* keys[kKeys];
+      for (int j = 0; j < kKeys; ++j)
+        keys[j] = asked.keys + asked.slots[rank + (i + j < block ? i + j : i)] * call.key_strides[2];
+      Lanes sum[R][kKeys] = {};
+      const auto add = [&](int64_t c, auto chunk_of) {
+        Lanes key[kKeys];
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sum[r] = multiply_add(wide[c][r], keys, sum[r]);
+        for (int j = 0; j < kKeys; ++j) key[j] = chunk_of(keys[j] + c * kLanes);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+          for (int j = 0; j < kKeys; ++j) sum[r][j] = multiply_add(wide[c][r], key[j], sum[r][j]);
+        }
       };
-      for (int64_t c = 0; c < whole; ++c) add(c, T::widened(key + c * kLanes));
-      if (whole < chunks) add(whole, chunk<T>(key + whole * kLanes, call.d - whole * kLanes));
+      for (int64_t c = 0; c < whole; ++c) add(c, [](const auto* from) { return T::widened(from); });
+      if (whole < chunks) add(whole, [&](const auto* from) { return chunk<T>(from, call.d - whole * kLanes); });
 #pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) sums[r][i] = sum[r];
+      for (int r = 0; r < R; ++r) sums[r].set(i, sum[r]);
     }
     for (int r = 0; r < R; ++r) {
-      for (int64_t i = block; i < kLanes; ++i) sums[r][i] = Lanes{};
-      Lanes found = sums_of(sums[r]) * call.scale;
+      Lanes found = sums[r].all() * call.scale;
       for (int64_t i = 0; call.softcap > 0 && i < block; ++i)
         found[i] = __builtin_tanhf(found[i] / call.softcap) * call.softcap;
       for (int64_t i = block; i < kLanes; ++i) found[i] = -__builtin_inff();
@@ -219,7 +231,7 @@ void add_values(const Asked<T>& asked, const float* totals, int64_t column) {
     const auto* value = asked.values + asked.slots[rank] * call.value_strides[2] + column;
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      const Lanes values = chunk<T>(value + c * kLanes, left - c * kLanes);
+      const Lanes values = C > 1 ? T::widened(value + c * kLanes) : chunk<T>(value, left);  // several are whole
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r)
         sums[r][c] = multiply_add(asked.scores[r * asked.stride + rank], values, sums[r][c]);

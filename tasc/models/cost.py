@@ -66,7 +66,7 @@ def _timer(target: Target, context: int, largest: int) -> Callable[[int], float]
         forward = partial(target.score, [1], [(tokens[: size - 1], chain[: size - 1])])
         begin = time.perf_counter()
         if head is None:
-            forward()[0].argmax(-1).cpu()
+            forward()[0].max(-1).indices.cpu()  # argmax is slower in bfloat16
         else:
             head.top(forward, [size], SUCCESSORS)
         return time.perf_counter() - begin

@@ -28,8 +28,7 @@ INTERRUPTED = 130  # 128 + SIGINT
 def register_all(app: typer.Typer) -> None:
     """Register every command with ``app``, in the order of the table."""
     for command in COMMANDS.values():
-        run = partial(_run_step if command.report else _run_other, command)
-        register(app, command.name, command.help, command.kind, run)
+        register(app, command.name, command.help, command.kind, partial(_run, command))
 
 
 def module(name: str) -> Any:  # noqa: ANN401 - a module
@@ -37,12 +36,10 @@ def module(name: str) -> Any:  # noqa: ANN401 - a module
     return import_module(f".commands.{name}", __package__)
 
 
-def _run_other(command: Command, options: object, flags: RunFlags) -> None:
-    """Run a command that cannot be a step; its module does all the work."""
-    module(command.name).run(options, flags)
-
-
-def _run_step(command: Command, options: "StepOptions", flags: RunFlags) -> None:
+def _run(command: Command, options: "StepOptions", flags: RunFlags) -> None:
+    if not command.report:  # it cannot be a step; its module does all the work
+        module(command.name).run(options, flags)
+        return
     from tasc.commands.context import at_work
     from tasc.commands.steps import run_step
     from tasc.environment import launched

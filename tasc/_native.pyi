@@ -238,19 +238,27 @@ def attend(
 def dense_instructions() -> str: ...
 def use_dense_instructions(name: str) -> bool: ...
 
-class Layer:
-    # matrices of q, k, v, o, gate, up and down; addresses of the norms before attention and MLP,
-    # and of queries' and keys' (0 = none)
+class Decoder:
+    # of each layer: matrices of q, k, v, o, gate, up and down; addresses of the norms before
+    # attention and MLP, and of queries' and keys' (0 = none)
     def __init__(
-        self, matrices: tuple[PackedMatrix, ...], norms: tuple[int, ...], epsilon: float, d: int
+        self,
+        matrices: list[tuple[PackedMatrix, ...]],
+        norms: list[tuple[int, ...]],
+        epsilon: float,
+        d: int,
+        scale: float,
     ) -> None: ...
-    # addresses of x, cos, sin, query, key and value; cos and sin have ``turns`` rows
-    def before_attention(
-        self, data: tuple[int, ...], rows: int, turns: int, pool: ThreadPool | None
-    ) -> None: ...
-    # addresses of x, what the heads attended to, and out
-    def after_attention(
-        self, data: tuple[int, ...], rows: int, pool: ThreadPool | None
+    # addresses of x, cos, sin and cache; tokens of each sequence; rows of cos and sin; the cache's
+    # sequences and capacity, and the first of each to write; addresses of masks (0 = causal)
+    def run(
+        self,
+        data: tuple[int, ...],
+        sizes: Sequence[int],
+        turns: int,
+        cache: tuple[int, ...],
+        masks: list[int],
+        pool: ThreadPool | None,
     ) -> None: ...
 
 class CertifiedHead:

@@ -8,37 +8,36 @@
 
 #include "bind.h"
 
-using tasc::Layer;
+using tasc::Decoder;
 using tasc::PackedMatrix;
 
 // Tensors come as addresses, 0 for none, as in dense.cpp.
 void bind_layer(nb::module_& m) {
-  nb::class_<Layer>(m, "Layer")
+  nb::class_<Decoder>(m, "Decoder")
       .def(
           "__init__",
-          [](Layer* made, const std::array<const PackedMatrix*, 7>& matrices, const std::array<uintptr_t, 4>& norms,
-             float epsilon, int64_t d) {
-            const auto norm = [&](size_t i) { return reinterpret_cast<const void*>(norms[i]); };
-            const auto& w = matrices;
-            new (made) Layer({w[0], w[1], w[2], w[3], w[4], w[5], w[6], norm(0), norm(1), norm(2), norm(3), epsilon, d});
+          [](Decoder* made, const std::vector<std::array<const PackedMatrix*, 7>>& matrices,
+             const std::vector<std::array<uintptr_t, 4>>& norms, float epsilon, int64_t d, float scale) {
+            std::vector<tasc::LayerParts> layers;
+            for (size_t i = 0; i < matrices.size(); ++i) {
+              const auto norm = [&](size_t which) { return reinterpret_cast<const void*>(norms.at(i)[which]); };
+              const auto& [q, k, v, o, gate, up, down] = matrices[i];
+              layers.push_back({q, k, v, o, gate, up, down, norm(0), norm(1), norm(2), norm(3), epsilon, d});
+            }
+            new (made) Decoder(layers, scale);
           },
-          nb::arg("matrices"), nb::arg("norms"), nb::arg("epsilon"), nb::arg("d"))
+          nb::arg("matrices"), nb::arg("norms"), nb::arg("epsilon"), nb::arg("d"), nb::arg("scale"))
       .def(
-          "before_attention",
-          [](const Layer& self, const std::array<uintptr_t, 6>& data, int64_t rows, int64_t turns,
+          "run",
+          [](const Decoder& self, const std::array<uintptr_t, 4>& data, const std::vector<int64_t>& sizes,
+             int64_t turns, const std::array<int64_t, 4>& cache, const std::vector<uintptr_t>& masks,
              tasc::ThreadPool* pool) {
-            const auto in = [&](size_t i) { return reinterpret_cast<const void*>(data[i]); };
-            const auto out = [&](size_t i) { return reinterpret_cast<void*>(data[i]); };
+            const auto at = [&](size_t i) { return reinterpret_cast<void*>(data[i]); };
+            std::vector<const uint8_t*> seen;
+            for (const uintptr_t mask : masks) seen.push_back(reinterpret_cast<const uint8_t*>(mask));
             const nb::gil_scoped_release release;
-            self.before_attention(in(0), rows, in(1), in(2), turns, out(3), out(4), out(5), pool);
+            self.run(at(0), sizes, at(1), at(2), turns, {at(3), cache[0], cache[1], cache[2], cache[3]}, seen, pool);
           },
-          nb::arg("data"), nb::arg("rows"), nb::arg("turns"), nb::arg("pool").none())
-      .def(
-          "after_attention",
-          [](const Layer& self, const std::array<uintptr_t, 3>& data, int64_t rows, tasc::ThreadPool* pool) {
-            const nb::gil_scoped_release release;
-            self.after_attention(reinterpret_cast<const void*>(data[0]), reinterpret_cast<const void*>(data[1]), rows,
-                                 reinterpret_cast<void*>(data[2]), pool);
-          },
-          nb::arg("data"), nb::arg("rows"), nb::arg("pool").none());
+          nb::arg("data"), nb::arg("sizes"), nb::arg("turns"), nb::arg("cache"), nb::arg("masks"),
+          nb::arg("pool").none());
 }

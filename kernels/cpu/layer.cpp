@@ -1,6 +1,9 @@
 #include "tasc/layer.h"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -69,6 +72,70 @@ void Layer::after_attention(const void* x, const void* attended, int64_t rows, v
     kernels.gate(gate, up, count * inner_, gate);
     parts_.down->multiply(gate, count, normed, pool);
     kernels.add(to, normed, size, to);
+  }
+}
+
+Decoder::Decoder(const std::vector<LayerParts>& layers, float scale)
+    : layers_(layers.begin(), layers.end()), scale_(scale), d_(layers.at(0).d) {
+  const LayerParts& first = layers[0];
+  key_heads_ = first.key->n() / d_, size_ = first.query->element() == Element::kFloat32 ? 4 : 2;
+  for (const LayerParts& parts : layers) {
+    heads_ = std::max(heads_, parts.query->n() / d_);
+    const bool same = parts.d == d_ && parts.key->n() == first.key->n() && parts.query->k() == first.query->k() &&
+                      parts.query->element() == first.query->element();
+    if (!same || d_ > kMaxHeadDim || parts.query->n() % parts.key->n())
+      throw std::invalid_argument("the layers of a decoder do not fit each other");
+  }
+}
+
+void Decoder::run(void* x, const std::vector<int64_t>& sizes, const void* cos, const void* sin, int64_t turns,
+                  const CacheBlock& cache, const std::vector<const uint8_t*>& masks, ThreadPool* pool) const {
+  const int64_t rows = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  const int64_t head = d_ * size_, width = heads_ * head, key_width = key_heads_ * head;
+  const auto scratch = std::make_unique_for_overwrite<char[]>(static_cast<size_t>(rows * 2 * (width + key_width)));
+  char *query = scratch.get(), *attended = query + rows * width, *key = attended + rows * width,
+       *value = key + rows * key_width;
+  const int64_t half = cache.sequences * key_heads_ * cache.capacity * head;  // bytes of a layer's keys
+  char* keys = static_cast<char*>(cache.data);
+  for (size_t i = 0; i < layers_.size(); ++i, keys += 2 * half) {
+    layers_[i].before_attention(x, rows, cos, sin, turns, query, key, value, pool);
+    int64_t row = 0, plane = cache.first * key_heads_;  // a head of a sequence
+    for (const int64_t size : sizes) {
+      for (int64_t position = cache.start; position < cache.start + size; ++position, ++row)
+        for (int64_t h = 0; h < key_heads_; ++h) {
+          const int64_t to = ((plane + h) * cache.capacity + position) * head, from = row * key_width + h * head;
+          std::memcpy(keys + to, key + from, static_cast<size_t>(head));
+          std::memcpy(keys + half + to, value + from, static_cast<size_t>(head));
+        }
+      plane += key_heads_;
+    }
+    attend(layers_[i], sizes, query, keys, cache, masks[i], attended, pool);
+    layers_[i].after_attention(x, attended, rows, x, pool);
+  }
+}
+
+void Decoder::attend(const Layer& layer, const std::vector<int64_t>& sizes, const char* query, const char* keys,
+                     const CacheBlock& cache, const uint8_t* mask, char* out, ThreadPool* pool) const {
+  const int64_t longest = std::ranges::max(sizes), seen = cache.start + longest, width = layer.parts().query->n();
+  const int64_t plane = cache.capacity * d_, own = key_heads_ * plane;  // elements of a head, and of a sequence
+  const auto sequences = static_cast<int64_t>(sizes.size());
+  const int64_t together = std::ranges::min(sizes) == longest ? sequences : 1;
+  for (int64_t sequence = 0; sequence < sequences; sequence += together) {
+    const int64_t size = sizes[static_cast<size_t>(sequence)];
+    AttentionCall call{};
+    call.query = query, call.out = out;
+    call.key = keys + (cache.first + sequence) * own * size_;
+    call.value = at(call.key, cache.sequences * own * size_);
+    call.mask = mask ? mask + sequence * longest * seen : nullptr;
+    call.sequences = together, call.heads = width / d_, call.key_heads = key_heads_, call.d = d_, call.scale = scale_;
+    call.queries = size, call.keys = cache.start + size;
+    const int64_t query_strides[] = {size * width, d_, width}, key_strides[] = {own, plane, d_};
+    std::ranges::copy(query_strides, call.query_strides);
+    std::ranges::copy(key_strides, call.key_strides);
+    std::ranges::copy(key_strides, call.value_strides);
+    call.mask_strides[0] = longest * seen, call.mask_strides[1] = seen;
+    tasc::attend(call, layer.parts().query->element(), pool);
+    query += together * size * width * size_, out += together * size * width * size_;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tasc/layer.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -147,6 +148,79 @@ void check(int64_t d, bool head_norms, tasc::ThreadPool& pool) {
   assert(refused);
 }
 
+// Runs one sequence through the layers, each in three calls, after `start` positions of its own cache.
+template <class T>
+void run_alone(const std::vector<tasc::LayerParts>& layers, std::vector<T>& x, const T* cos, const T* sin,
+               std::vector<T>& cache, int64_t capacity, int64_t start, const uint8_t* mask, int64_t seen) {
+  const int64_t d = layers[0].d, rows = static_cast<int64_t>(x.size()) / kHidden;
+  std::vector<T> queries(static_cast<size_t>(rows * kHeads * d)), attended(queries.size()),
+      keys(static_cast<size_t>(rows * d)), values(keys.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const tasc::Layer layer(layers[i]);
+    layer.before_attention(x.data(), rows, cos, sin, 1, queries.data(), keys.data(), values.data(), nullptr);
+    T* own = cache.data() + static_cast<int64_t>(i) * 2 * capacity * d;
+    std::copy(keys.begin(), keys.end(), own + start * d);
+    std::copy(values.begin(), values.end(), own + (capacity + start) * d);
+    tasc::AttentionCall call{queries.data(), own, own + capacity * d, attended.data(), mask, nullptr, 1, kHeads, 1,
+                             rows, start + rows, d, {0, d, kHeads * d}, {0, 0, d}, {0, 0, d}, {0, seen}, 0.3f, 0};
+    tasc::attend(call, layers[i].query->element(), nullptr);
+    layer.after_attention(x.data(), attended.data(), rows, x.data(), nullptr);
+  }
+}
+
+template <class T>
+void check_decoder(int64_t d, const std::vector<int64_t>& sizes, bool masked, tasc::ThreadPool& pool) {
+  const Weights<T> w{d}, other{d};
+  const auto element = sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16;
+  const auto pack = [&](const std::vector<T>& from, int64_t k) {
+    return tasc::PackedMatrix(from.data(), element, static_cast<int64_t>(from.size()) / k, k, nullptr);
+  };
+  const auto q = pack(w.q, kHidden), k = pack(w.k, kHidden), v = pack(w.v, kHidden), o = pack(w.o, kHeads * d),
+             gate = pack(w.gate, kHidden), up = pack(w.up, kHidden), down = pack(w.down, kInner),
+             other_q = pack(other.q, kHidden);
+  const tasc::LayerParts parts{&q, &k, &v, &o, &gate, &up, &down, w.norm.data(), w.mlp_norm.data(), nullptr, nullptr,
+                               1e-5f, d};
+  std::vector<tasc::LayerParts> layers{parts, parts};
+  layers[1].query = &other_q;
+  constexpr int64_t kSequences = 5, kCapacity = 9, kFirst = 1, kStart = 3;
+  int64_t rows = 0, longest = 0;
+  for (const int64_t size : sizes) rows += size, longest = std::max(longest, size);
+  const int64_t seen = kStart + longest, plane = kCapacity * d;
+  auto x = some<T>(rows * kHidden), cache = some<T>(2 * 2 * kSequences * plane);
+  const auto inputs = x, before = cache, cos = some<T>(d), sin = some<T>(d);
+  std::vector<uint8_t> mask(sizes.size() * static_cast<size_t>(longest * seen));
+  for (size_t i = 0; i < mask.size(); ++i) {
+    const auto key = static_cast<int64_t>(i) % seen, query = static_cast<int64_t>(i) / seen % longest;
+    mask[i] = key == kStart + query || (key < kStart + query && rng() % 2);
+  }
+  const uint8_t* given = masked ? mask.data() : nullptr;
+  tasc::Decoder(layers, 0.3f).run(x.data(), sizes, cos.data(), sin.data(), 1,
+                                  {cache.data(), kSequences, kCapacity, kFirst, kStart}, {given, given}, &pool);
+  int64_t row = 0;
+  for (size_t sequence = 0; sequence < sizes.size(); ++sequence) {
+    const auto half = [&](int64_t which) {  // keys or values of a layer, of this sequence
+      return (which * kSequences + kFirst + static_cast<int64_t>(sequence)) * plane;
+    };
+    std::vector<T> own, alone(inputs.begin() + row * kHidden, inputs.begin() + (row + sizes[sequence]) * kHidden);
+    for (int64_t which = 0; which < 4; ++which)
+      own.insert(own.end(), before.begin() + half(which), before.begin() + half(which) + plane);
+    run_alone(layers, alone, cos.data(), sin.data(), own, kCapacity, kStart,
+              given ? given + static_cast<int64_t>(sequence) * longest * seen : nullptr, seen);
+    assert(std::equal(alone.begin(), alone.end(), x.begin() + row * kHidden));
+    for (int64_t which = 0; which < 4; ++which)
+      assert(std::equal(own.begin() + which * plane, own.begin() + (which + 1) * plane, cache.begin() + half(which)));
+    row += sizes[sequence];
+  }
+  layers[1].key = &q;  // more keys than in layer 0
+  bool refused = false;
+  try {
+    tasc::Decoder(layers, 0.3f);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  assert(refused);
+}
+
 }  // namespace
 
 int main() {
@@ -154,9 +228,13 @@ int main() {
   for (const auto* instructions : {"portable", "avx2", "avx512", "avx512bf16"}) {
     if (!tasc::use_dense_instructions(instructions)) continue;
     for (const int64_t d : {8, 16, 64})
-      for (const bool head_norms : {false, true}) {
-        check<float>(d, head_norms, pool);
-        check<uint16_t>(d, head_norms, pool);
+      for (const bool other : {false, true}) {
+        check<float>(d, other, pool);
+        check<uint16_t>(d, other, pool);
+        for (const auto& sizes : {std::vector<int64_t>{2, 5, 1}, std::vector<int64_t>{3, 3}}) {
+          check_decoder<float>(d, sizes, other, pool);
+          check_decoder<uint16_t>(d, sizes, other, pool);
+        }
       }
   }
 }

@@ -23,7 +23,7 @@ from tasc.models.packed import can_pack
 
 NAME = "tasc"
 _FEW = 16  # queries
-_MAX_HEAD_DIM = 256  # of the native kernel
+MAX_HEAD_DIM = 256  # of the native kernel
 _STATELESS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
@@ -116,13 +116,42 @@ def attend(
         position_ids = None if position_ids is None else placed.pad(position_ids)
         more = dropout, scaling, sliding_window, softcap, position_ids, s_aux
         return placed.flatten(attend(module, query, key, value, attention_mask, *more)[0]), None
-    heads = _Heads(query, key, value, attention_mask, scaling, softcap, s_aux)
-    heads.look_back(sliding_window, position_ids)
+    size = query.shape[2], key.shape[2]
+    mask = visible(attention_mask, size, sliding_window, position_ids, query.device)
+    heads = _Heads(query, key, value, mask, scaling, softcap, s_aux)
     if heads.have_kernel():
         return heads.attend_natively(), None
     if softcap is not None or s_aux is not None:
         return heads.attend_explicitly(), None
     return heads.attend_fused(), None
+
+
+def visible(
+    mask: torch.Tensor | None,
+    size: tuple[int, int],
+    window: int | None,
+    position_ids: torch.Tensor | None,
+    device: torch.device,
+) -> torch.Tensor | None:
+    """Return ``mask`` as truth values, which hide keys ``window`` or more positions back.
+
+    ``size`` has the numbers of queries and keys; the rest is as in ``attend``.
+    """
+    if mask is not None and mask.dtype == torch.int32:
+        return (mask >= 0) & (mask < (window or torch.iinfo(torch.int32).max))
+    queries, keys = size
+    if window is None or keys <= window:
+        return mask
+    every = torch.arange(keys, device=device)  # positions, except of tree nodes
+    own = every[None] if position_ids is None else position_ids
+    own = own[:, -queries:]  # Gemma 4 drops other queries before some layers
+    positions = torch.cat([every[: keys - queries].expand(len(own), -1), own], dim=1)
+    near = own[:, None, :, None] - positions[:, None, None, :] < window
+    return near & (_causal(size, device) if mask is None else mask)
+
+
+def _causal(size: tuple[int, int], device: torch.device) -> torch.Tensor:
+    return torch.ones(size, dtype=torch.bool, device=device).tril(size[1] - size[0])[None, None]
 
 
 @dataclass(eq=False)
@@ -137,16 +166,6 @@ class _Heads:
     softcap: float | None
     sinks: torch.Tensor | None
 
-    def look_back(self, window: int | None, position_ids: torch.Tensor | None) -> None:
-        """Make the mask one of truth values, which hides keys ``window`` or more positions back."""
-        keys = self.key.shape[2]
-        if self.mask is not None and self.mask.dtype == torch.int32:
-            near = self.mask < (window or torch.iinfo(torch.int32).max)
-            self.mask = (self.mask >= 0) & near
-        elif window is not None and keys > window:
-            base = self._causal() if self.mask is None else self.mask
-            self.mask = base & self._window(window, position_ids)
-
     def have_kernel(self) -> bool:
         query, key = self.query, self.key
         return (
@@ -155,7 +174,7 @@ class _Heads:
             and query.dtype == key.dtype
             and query.dtype in packed.DTYPES
             and key.shape[3] == self.value.shape[3]
-            and query.shape[3] <= _MAX_HEAD_DIM
+            and query.shape[3] <= MAX_HEAD_DIM
             and not (torch.is_grad_enabled() and query.requires_grad)
         )
 
@@ -194,7 +213,7 @@ class _Heads:
         scores = self._folded() @ self.key.transpose(2, 3) * scaling
         if self.softcap is not None:
             scores = torch.tanh(scores / self.softcap) * self.softcap
-        seen = self._causal() if self.mask is None else self.mask
+        seen = _causal((queries, keys), scores.device) if self.mask is None else self.mask
         scores = scores.masked_fill(~self._tiled(seen), float("-inf"))
         if self.sinks is not None:
             column = self.sinks.reshape(1, heads, -1, 1, 1).expand(len(scores), -1, -1, queries, 1)
@@ -207,7 +226,7 @@ class _Heads:
         query, key, mask = self.query, self.key, self.mask
         queries = query.shape[2]
         if mask is None and queries not in (1, key.shape[2]):
-            mask = self._causal()
+            mask = _causal((queries, key.shape[2]), query.device)
         causal = mask is None and queries > 1
         grouped = query.shape[1] != key.shape[1]
         if grouped and not causal and (queries <= _FEW or query.is_cuda):
@@ -230,19 +249,3 @@ class _Heads:
     def _tiled(self, mask: torch.Tensor) -> torch.Tensor:
         """Repeat ``mask`` (B, 1, q, k) for the folded queries."""
         return mask.repeat(1, 1, self.query.shape[1] // self.key.shape[1], 1)
-
-    def _causal(self) -> torch.Tensor:
-        queries, keys = self.query.shape[2], self.key.shape[2]
-        mask = torch.ones(queries, keys, dtype=torch.bool, device=self.query.device)
-        return mask.tril(keys - queries)[None, None]
-
-    def _window(self, window: int, position_ids: torch.Tensor | None) -> torch.Tensor:
-        """Return a mask (B, 1, q, k) of the keys fewer than ``window`` positions back."""
-        queries, keys = self.query.shape[2], self.key.shape[2]
-        every = torch.arange(keys, device=self.query.device)  # positions, except of tree nodes
-        if position_ids is None:
-            position_ids = every[None, keys - queries :]
-        position_ids = position_ids[:, -queries:]  # Gemma 4 drops other queries before some layers
-        before = every[: keys - queries].expand(len(position_ids), -1)
-        positions = torch.cat([before, position_ids], dim=1)
-        return position_ids[:, None, :, None] - positions[:, None, None, :] < window

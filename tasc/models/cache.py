@@ -40,9 +40,7 @@ class KVCache:
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store ``keys`` and ``values`` (B, H, q, d); return views of all positions so far."""
-        data, end = self.data[layer], self.length + keys.shape[2]
-        if data is None or end > data.shape[3]:
-            data = self._ensure(layer, keys, end)
+        data, end = self.room(layer, keys), self.length + keys.shape[2]
         view = data[:, self.first : self.first + keys.shape[0], :, :end]
         stored, dim = view[0], values.shape[3]
         other = view[1] if dim == keys.shape[3] else view[1, ..., :dim]
@@ -55,6 +53,11 @@ class KVCache:
                 "its kind: decode this model with transformers"
             ) from error
         return stored, other
+
+    def room(self, layer: int, keys: torch.Tensor) -> torch.Tensor:
+        """Return the ``data`` of a layer, with room for ``keys`` (B, H, q, d) at the end."""
+        data, end = self.data[layer], self.length + keys.shape[2]
+        return self._ensure(layer, keys, end) if data is None or end > data.shape[3] else data
 
     def _ensure(self, layer: int, keys: torch.Tensor, needed: int) -> torch.Tensor:
         """Allocate ``needed`` positions or more for the layers of a kind."""

@@ -1,4 +1,4 @@
-"""Decoder layers of Llama's kind in two native calls around their attention.
+"""Decoders of Llama's kind, whose layers run in one native call.
 
 A layer is some forty small operations besides its products, which took as long as the products.
 """
@@ -10,21 +10,25 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from tasc import _native
-from tasc.models import attention, packed
+from tasc.models import attention, packed, ragged
+from tasc.models.cache import KVLayer
 
-_KINDS = {f"{name}DecoderLayer" for name in ("Llama", "Mistral", "Qwen2", "Qwen3")}
+_KINDS = {f"{name}Model" for name in ("Llama", "Mistral", "Qwen2", "Qwen3")}
 
 
 def fuse(model: PreTrainedModel) -> None:
-    """Fuse the decoder layers of ``model`` whose linear layers are all packed.
+    """Fuse the layers of ``model`` if they are of one shape and their linear layers are packed.
 
-    A fused layer runs as it was with another attention, without a cache, or with gradients.
+    A fused decoder runs as it was with another attention or cache, or with gradients.
     """
-    for layer in model.modules():
-        if type(layer).__name__ in _KINDS and "forward" not in vars(layer) and _is_packed(layer):
-            layer.forward = FusedLayer(layer).forward
+    for part in model.modules():
+        if type(part).__name__ not in _KINDS or "forward" in vars(part):
+            continue
+        if len(set(attention.layer_kinds(model))) == 1 and all(map(_is_packed, part.layers)):
+            part.forward = FusedDecoder(part).forward
 
 
 def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
@@ -39,74 +43,70 @@ def _norms(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
 
 
 def _is_packed(layer: Any) -> bool:  # noqa: ANN401 - a layer of any model
-    linears = _linears(layer)
-    if not all(type(linear) is packed.PackedLinear for linear in linears):
-        return False
-    norms = [norm for norm in _norms(layer) if norm is not None]
+    linears, norms = _linears(layer), [norm for norm in _norms(layer) if norm is not None]
     return (
-        isinstance(layer.mlp.act_fn, nn.SiLU | type(ACT2FN["silu"]))
+        all(type(linear) is packed.PackedLinear for linear in linears)
+        and layer.self_attn.head_dim <= attention.MAX_HEAD_DIM
+        and isinstance(layer.mlp.act_fn, nn.SiLU | type(ACT2FN["silu"]))
         and {norm.weight.dtype for norm in norms} == {linears[0].dtype}
         and len({norm.variance_epsilon for norm in norms}) == 1
     )
 
 
-class FusedLayer:
-    """The forward of one decoder layer. Its rows have the same bits in any company."""
+class FusedDecoder:
+    """The forward of a decoder. Its rows have the same bits in any company."""
 
-    def __init__(self, layer: Any) -> None:  # noqa: ANN401 - a layer of any model
-        """Take the weights of ``layer``, which stay where they are."""
-        self.plain: Callable[..., torch.Tensor] = layer.forward
-        own = self.attention = layer.self_attn
-        norms = _norms(layer)
-        self.weights = [None if norm is None else norm.weight.detach() for norm in norms]
-        self.d = own.head_dim
+    def __init__(self, decoder: Any) -> None:  # noqa: ANN401 - a decoder of any model
+        """Take the weights of ``decoder``, which stay where they are."""
+        self.decoder = decoder
+        self.plain: Callable[..., BaseModelOutputWithPast] = decoder.forward
+        layers = list(decoder.layers)
+        own = self.attention = layers[0].self_attn
         mistral = type(own).__name__ == "MistralAttention"  # one window for all layers
-        self.window = getattr(own.config if mistral else own, "sliding_window", None)
-        self.native = _native.Layer(
-            tuple(linear.matrix for linear in _linears(layer)),
-            tuple(0 if weight is None else weight.data_ptr() for weight in self.weights),
-            norms[0].variance_epsilon,
-            self.d,
+        windowed = [layer.self_attn.config if mistral else layer.self_attn for layer in layers]
+        self.windows = [getattr(one, "sliding_window", None) for one in windowed]
+        norms = [_norms(layer) for layer in layers]
+        self.weights = [[None if n is None else n.weight.detach() for n in each] for each in norms]
+        self.native = _native.Decoder(
+            [tuple(linear.matrix for linear in _linears(layer)) for layer in layers],
+            [tuple(0 if w is None else w.data_ptr() for w in each) for each in self.weights],
+            norms[0][0].variance_epsilon,
+            own.head_dim,
+            own.scaling,
         )
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
+        input_ids: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
         past_key_values: Any = None,  # noqa: ANN401 - a cache of transformers
-        position_embeddings: tuple[torch.Tensor, torch.Tensor] | None = None,
-        **kwargs: Any,  # noqa: ANN401 - whatever else a model passes to its layers
-    ) -> torch.Tensor:
-        """Return the output (B, q, hidden) of the layer; arguments as in transformers."""
-        own = self.attention
-        if past_key_values is None or position_embeddings is None or self._is_off():
-            kwargs.update(attention_mask=attention_mask, position_ids=position_ids)
-            kwargs.update(past_key_values=past_key_values, position_embeddings=position_embeddings)
-            return self.plain(hidden_states, **kwargs)
-        x = hidden_states.contiguous()
-        query, key, value = self._project(x, position_embeddings)
-        key, value = past_key_values.update(key, value, own.layer_idx)
-        more = {"scaling": own.scaling, "sliding_window": self.window, "position_ids": position_ids}
-        attended, _ = attention.attend(own, query, key, value, attention_mask, **more)
-        attended, out = attended.contiguous(), torch.empty_like(x)
-        data = x.data_ptr(), attended.data_ptr(), out.data_ptr()
-        self.native.after_attention(data, x.shape[0] * x.shape[1], packed.thread_pool())
-        return out
-
-    def _is_off(self) -> bool:
+        **kwargs: Any,  # noqa: ANN401 - whatever else a model passes to its decoder
+    ) -> BaseModelOutputWithPast:
+        """Return the last hidden states (B, q, hidden); arguments as in transformers."""
+        kv = (getattr(past_key_values, "layers", None) or [None])[0]
         other = self.attention.config._attn_implementation != attention.NAME
-        return other or torch.is_grad_enabled() or torch.compiler.is_compiling()
-
-    def _project(
-        self, x: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor]
-    ) -> tuple[torch.Tensor, ...]:
-        """Return queries (B, H, q, d), keys and values (B, H_kv, q, d) of ``x`` (B, q, hidden)."""
-        own = self.attention
-        cos, sin = (each.contiguous() for each in angles)
-        widths = [linear.out_features for linear in (own.q_proj, own.k_proj, own.v_proj)]
-        made = [x.new_empty(*x.shape[:2], width // self.d, self.d) for width in widths]
-        data = tuple(each.data_ptr() for each in (x, cos, sin, *made))
-        rows, positions = x.shape[0] * x.shape[1], cos.numel() // self.d
-        self.native.before_attention(data, rows, positions, packed.thread_pool())
-        return tuple(each.transpose(1, 2) for each in made)
+        if other or torch.is_grad_enabled() or position_ids is None or not isinstance(kv, KVLayer):
+            return self.plain(input_ids, attention_mask, position_ids, past_key_values, **kwargs)
+        x = self.decoder.embed_tokens(input_ids).to(self.attention.q_proj.dtype)
+        cos, sin = (each.contiguous() for each in self.decoder.rotary_emb(x, position_ids))
+        placed, sizes = ragged.current.get(), [x.shape[1]] * x.shape[0]
+        if placed is not None:
+            sizes, position_ids = list(placed.sizes), placed.pad(position_ids)
+        cache, own, d = kv.kv_cache, self.attention, self.attention.head_dim
+        size = max(sizes), cache.length + max(sizes)
+        data = cache.room(0, x.new_empty(len(sizes), own.k_proj.out_features // d, size[0], d))
+        masks: dict[int | None, torch.Tensor] = {}
+        for window in set(self.windows):
+            mask = attention.visible(attention_mask, size, window, position_ids, x.device)
+            if mask is not None:
+                masks[window] = mask.expand(len(sizes), 1, *size).contiguous()
+        self.native.run(
+            tuple(each.data_ptr() for each in (x, cos, sin, data)),  # layer 0 is where all begin
+            sizes,
+            cos.numel() // d,
+            (data.shape[1], data.shape[3], cache.first, cache.length),
+            [masks[window].data_ptr() if window in masks else 0 for window in self.windows],
+            packed.thread_pool(),
+        )
+        return BaseModelOutputWithPast(self.decoder.norm(x), past_key_values)

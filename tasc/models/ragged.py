@@ -17,7 +17,7 @@ class Ragged:
     """The places of N tokens in a padded batch: ``at`` (N,) int64, ascending."""
 
     at: torch.Tensor  # sequence times ``longest`` plus place in the sequence
-    sequences: int
+    sizes: Sequence[int]  # of the sequences
     longest: int
 
     @classmethod
@@ -25,13 +25,13 @@ class Ragged:
         """Place ``sizes[i]`` tokens at the beginning of sequence i."""
         longest = max(sizes)
         at = [np.arange(size) + i * longest for i, size in enumerate(sizes)]
-        return cls(torch.from_numpy(np.concatenate(at)), len(sizes), longest)
+        return cls(torch.from_numpy(np.concatenate(at)), sizes, longest)
 
     def pad(self, flat: torch.Tensor) -> torch.Tensor:
         """Return (sequences, longest, ...) of tokens (1, N, ...), and zeros."""
-        padded = flat.new_zeros(self.sequences * self.longest, *flat.shape[2:])
+        padded = flat.new_zeros(len(self.sizes) * self.longest, *flat.shape[2:])
         padded.index_copy_(0, self.at, flat[0])
-        return padded.view(self.sequences, self.longest, *flat.shape[2:])
+        return padded.view(len(self.sizes), self.longest, *flat.shape[2:])
 
     def pad_heads(self, flat: torch.Tensor) -> torch.Tensor:
         """Return (sequences, heads, longest, d) of tokens (1, heads, N, d), and zeros."""

@@ -1,5 +1,7 @@
-// A decoder layer of Llama's kind, around its attention: two calls instead of forty operations.
+// Decoder layers of Llama's kind: one call instead of forty operations a layer.
 #pragma once
+#include <vector>
+
 #include "tasc/dense.h"
 
 namespace tasc {
@@ -26,9 +28,38 @@ class Layer {
   // Writes the layer's output (rows, hidden) for its input `x` and what its heads attended to.
   void after_attention(const void* x, const void* attended, int64_t rows, void* out, ThreadPool* pool) const;
 
+  const LayerParts& parts() const { return parts_; }
+
  private:
   LayerParts parts_;
   int64_t hidden_, inner_, size_;
+};
+
+// Keys and values of all layers, (layers, 2, sequences, key heads, capacity, d), and where a step writes.
+struct CacheBlock {
+  void* data;
+  int64_t sequences, capacity, first, start;  // first: sequence, start: position
+};
+
+// Layers, one after the other, whose keys are of one shape.
+class Decoder {
+ public:
+  // Throws std::invalid_argument as Layer does, or if the layers differ.
+  Decoder(const std::vector<LayerParts>& layers, float scale);
+
+  // Replaces the input `x` (rows, hidden) of the first layer by the output of the last one. The rows are sizes[i]
+  // tokens of each sequence i, which see what masks[layer] (sequences, longest, start + longest) says, or if that is
+  // null, all before them. Rows are rotated as in `Layer::before_attention`.
+  void run(void* x, const std::vector<int64_t>& sizes, const void* cos, const void* sin, int64_t turns,
+           const CacheBlock& cache, const std::vector<const uint8_t*>& masks, ThreadPool* pool) const;
+
+ private:
+  void attend(const Layer& layer, const std::vector<int64_t>& sizes, const char* query, const char* keys,
+              const CacheBlock& cache, const uint8_t* mask, char* out, ThreadPool* pool) const;
+
+  std::vector<Layer> layers_;
+  float scale_;
+  int64_t d_, key_heads_, size_, heads_ = 0;  // heads: the most of a layer
 };
 
 }  // namespace tasc

@@ -20,7 +20,7 @@ from tasc.models.packed import is_int8, is_packed, native_threads
 from tasc.models.target import Target
 
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-_FORMAT = 4  # of the cached file
+_FORMAT = 5  # of the cached file; forwards of older versions were slower
 _LEAST_TURNS, _MOST_TURNS = 3, 25
 _AFTER = 4  # forwards that a tree slows down
 # Seconds of a forward above which the slow-down is negligible, because the weights exceed the

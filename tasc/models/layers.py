@@ -102,7 +102,7 @@ class FusedDecoder:
             if mask is not None:
                 masks[window] = mask.expand(len(sizes), 1, *size).contiguous()
         self.native.run(
-            tuple(each.data_ptr() for each in (x, cos, sin, data)),  # layer 0 is where all begin
+            tuple(each.data_ptr() for each in (x, cos, sin, data)),  # all layers follow layer 0
             sizes,
             cos.numel() // d,
             (data.shape[1], data.shape[3], cache.first, cache.length),

@@ -231,7 +231,7 @@ void add_values(const Asked<T>& asked, const float* totals, int64_t column) {
     const auto* value = asked.values + asked.slots[rank] * call.value_strides[2] + column;
 #pragma GCC unroll 4
     for (int c = 0; c < C; ++c) {
-      const Lanes values = C > 1 ? T::widened(value + c * kLanes) : chunk<T>(value, left);  // several are whole
+      const Lanes values = C > 1 ? T::widened(value + c * kLanes) : chunk<T>(value, left);  // one may be partial
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r)
         sums[r][c] = multiply_add(asked.scores[r * asked.stride + rank], values, sums[r][c]);

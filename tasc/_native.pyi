@@ -245,7 +245,7 @@ class Decoder:
         self,
         matrices: list[tuple[PackedMatrix, ...]],
         norms: list[tuple[int, ...]],
-        epsilon: float,
+        epsilons: list[float],
         d: int,
         scale: float,
     ) -> None: ...

@@ -17,16 +17,17 @@ void bind_layer(nb::module_& m) {
       .def(
           "__init__",
           [](Decoder* made, const std::vector<std::array<const PackedMatrix*, 7>>& matrices,
-             const std::vector<std::array<uintptr_t, 4>>& norms, float epsilon, int64_t d, float scale) {
+             const std::vector<std::array<uintptr_t, 4>>& norms, const std::vector<float>& epsilons, int64_t d,
+             float scale) {
             std::vector<tasc::LayerParts> layers;
             for (size_t i = 0; i < matrices.size(); ++i) {
               const auto norm = [&](size_t which) { return reinterpret_cast<const void*>(norms.at(i)[which]); };
               const auto& [q, k, v, o, gate, up, down] = matrices[i];
-              layers.push_back({q, k, v, o, gate, up, down, norm(0), norm(1), norm(2), norm(3), epsilon, d});
+              layers.push_back({q, k, v, o, gate, up, down, norm(0), norm(1), norm(2), norm(3), epsilons.at(i), d});
             }
             new (made) Decoder(layers, scale);
           },
-          nb::arg("matrices"), nb::arg("norms"), nb::arg("epsilon"), nb::arg("d"), nb::arg("scale"))
+          nb::arg("matrices"), nb::arg("norms"), nb::arg("epsilons"), nb::arg("d"), nb::arg("scale"))
       .def(
           "run",
           [](const Decoder& self, const std::array<uintptr_t, 4>& data, const std::vector<int64_t>& sizes,

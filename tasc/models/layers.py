@@ -70,7 +70,7 @@ class FusedDecoder:
         self.native = _native.Decoder(
             [tuple(linear.matrix for linear in _linears(layer)) for layer in layers],
             [tuple(0 if w is None else w.data_ptr() for w in each) for each in self.weights],
-            norms[0][0].variance_epsilon,
+            [each[0].variance_epsilon for each in norms],
             own.head_dim,
             own.scaling,
         )

@@ -26,27 +26,6 @@ DOCS = ROOT / "docs"
 ARCHIVE = "lab/diary.md"  # stays as it was written
 PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 
-# Private words for which the glossary has a term of the field. Words that also have an everyday
-# meaning, such as "see" or "output", are not among them.
-PRIVATE = re.compile(
-    r"\b(laws?|walk(s|ed|ing)?|settl(e|es|ed|ing)|hand(s|ed)? over|speakers?|partners?|spoken|said"
-    r"|outcomes?|spell(s|ed|ings?)|fore(tell|told|see|seen|casts?)|lived|replay(s|ed)?|climb(s|ed)?"
-    r"|budgets?|knees?|risk price|scaffolds?|dead|standing|screens?|comes? back|blanks?|marks?"
-    r"|borrow(s|ed)?|given_back|watched|storage|written out|places?|at home|labelled|carry out"
-    r"|spent|own outputs|spectrum|valuable|rows?|reader|rules|jobs?)\b",
-    re.IGNORECASE,
-)
-
-
-def prose(markdown: str) -> str:
-    return re.sub(r"````.*?````|```.*?```|`[^`\n]*`", "", markdown, flags=re.DOTALL)
-
-
-@pytest.mark.parametrize("page", [*sorted(PAGES.keys() - {ARCHIVE}), "README.md"])
-def test_pages_use_the_terms_of_the_field(page):
-    text = PAGES.get(page) or (ROOT / page).read_text()
-    assert not [found[0] for found in PRIVATE.finditer(prose(text))]
-
 
 @pytest.fixture(scope="module")
 def site() -> dict[str, str]:

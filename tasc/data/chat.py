@@ -5,20 +5,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tasc.data.message import (
+    ADVICE,
+    SYSTEM,
+    Message,
+    MessageError,
+    Said,
+    as_rows,
+    plain,
+    read_message,
+)
 from tasc.data.source import Source
 from tasc.data.table import Table
 from tasc.errors import InputError
 
-Message = dict[str, Any]  # role, content, and other keys for the chat template
 _CHATS = ("messages", "conversations")
+# Columns that are chats if their first value is a list of objects.
+_LIKELY = ("conversation", "dialog", "dialogue", "chat")
 _PAIR = ("prompt", "completion")
 _TOOLS = "tools"
-_SYSTEM = "system"  # a column, and a role
-_ANSWER = "assistant"
-# ShareGPT's names. Other roles are left to the chat template.
-_ROLES = {"human": "user", "gpt": _ANSWER, "function_call": _ANSWER, "observation": "tool"}
 _MOST_ANSWERS = 200  # of a chat: the time to write its prompts grows with the square
-_ADVICE = 'write a list of {"role": "user", "content": "..."}'
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,11 @@ class Turn:
     @property
     def input(self) -> str:
         """The text of the messages before the answer, without their roles."""
-        return "\n".join(message.get("content", "") for message in self.before)
+        return "\n".join(message["content"] or "" for message in self.before)
 
     @property
     def output(self) -> str:
-        return str(self.answer.get("content", ""))
+        return str(self.answer["content"] or "")
 
 
 def recognised(
@@ -61,12 +67,18 @@ def recognised(
             source = replace(source, input_column=_PAIR[0], output_column=_PAIR[1])
             return replace(source, template=template), "prompts and completions"
         return _chats(source, *_PAIR, names), "chats"
+    found = found or next((name for name in _LIKELY if has([name]) and _is_chat(first(name))), None)
     return (source, "") if found is None else (_chats(source, found, found, names), "chats")
+
+
+def _is_chat(value: object) -> bool:
+    listed = as_rows(value)
+    return isinstance(listed, list) and bool(listed) and isinstance(listed[0], Mapping)
 
 
 def _chats(source: Source, before: str, after: str, names: Collection[str]) -> Source:
     free = {*names} - {*source.template_columns()}
-    tools, system = (name if name in free else None for name in (_TOOLS, _SYSTEM))
+    tools, system = (name if name in free else None for name in (_TOOLS, SYSTEM))
     source = replace(source, input_column=before, output_column=after, chat=True)
     return replace(source, tools_column=tools, system_column=system)
 
@@ -74,9 +86,10 @@ def _chats(source: Source, before: str, after: str, names: Collection[str]) -> S
 def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
     """Return the turns with text of a table of chats, each with the number of its row.
 
-    A chat's first message is never a turn. If there are prompt and completion columns, only the
-    completion has turns. Also returns the number dropped: turns without text, and rows without
-    turns. Raises InputError if a row is not a chat.
+    A chat's first message is never a turn, nor is an answer whose marks exclude it, such as
+    ``"weight": 0``. If there are prompt and completion columns, only the completion has turns. Also
+    returns the number dropped: turns without text, and rows without turns. Raises InputError if a
+    row is not a chat.
     """
     rows = list(_rows(source, table))
     kept = [turn for row in rows for turn in row if turn[1].output.strip()]
@@ -89,15 +102,16 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
         parts = [_Cell(table, name, row).messages() for name in columns]
         if source.system_column:
             parts[0] = _Cell(table, source.system_column, row).before(parts[0])
-        messages = [message for part in parts for message in part]
+        said = [one for part in parts for one in part]
         begin = max(1, len(parts[0]) if len(parts) > 1 else 0)
         tools = _Cell(table, source.tools_column, row).tools() if source.tools_column else None
-        answers = [i for i in range(begin, len(messages)) if messages[i]["role"] == _ANSWER]
+        answers = [i for i in range(begin, len(said)) if said[i].learnt]
         if len(answers) > _MOST_ANSWERS:
             raise InputError(
                 f"{table.where(row)}: a chat with {len(answers):,} answers, and each is an example "
                 f"after all that precedes it: split it into chats of {_MOST_ANSWERS} at most"
             )
+        messages = [one.message for one in said]
         yield [(row, Turn(tuple(messages[:i]), messages[i], tools)) for i in answers]
 
 
@@ -112,65 +126,56 @@ class _Cell:
     def error(self, text: str) -> InputError:
         return InputError(f"{self.table.where(self.row)}: {text}")
 
-    def messages(self) -> list[Message]:
-        listed = self.table.columns[self.column][self.row]
+    def messages(self) -> list[Said]:
+        listed = as_rows(self.table.columns[self.column][self.row])
         if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
-            raise self.error(f"column {self.column!r} is not a chat; {_ADVICE}")
+            raise self.error(f"column {self.column!r} is not a chat; {ADVICE}")
         return [self._message(item) for item in listed]
 
-    def before(self, messages: list[Message]) -> list[Message]:
+    def before(self, said: list[Said]) -> list[Said]:
         """Return the messages after this system prompt, unless they begin with one of their own."""
-        text = self.table.text(self.column, self.row, self.table.columns[self.column][self.row])
-        if not text.strip() or any(message["role"] == _SYSTEM for message in messages[:1]):
-            return messages
-        return [{"role": _SYSTEM, "content": text}, *messages]
+        text = self._text(self.table.columns[self.column][self.row])
+        if not text.strip() or any(one.message["role"] == SYSTEM for one in said[:1]):
+            return said
+        return [Said({"role": SYSTEM, "content": text}, learnt=False), *said]
 
-    def _message(self, item: Mapping[str, Any]) -> Message:
-        message = {key: value for key, value in item.items() if value is not None}
-        if "role" not in message and "from" in message:
-            message = {("content" if k == "value" else k): value for k, value in message.items()}
-            role = message.pop("from")
-            message["role"] = _ROLES.get(role, role) if isinstance(role, str) else role
-        if not isinstance(message.get("role"), str):
-            keys = ", ".join(map(str, item)) or "nothing"
-            raise self.error(
-                f"a message in {self.column!r} has no role, only {keys:.100}; {_ADVICE}"
-            )
-        if "content" in message:
-            message["content"] = self._content(message["content"])
-        plain: Message = self._plain(message)
-        return plain
-
-    def _plain(self, value: object) -> Any:  # noqa: ANN401 - JSON values
-        """Return JSON values, with dates and the like as text."""
+    def _message(self, item: Mapping[str, Any]) -> Said:
         try:
-            return json.loads(json.dumps(value, ensure_ascii=False, default=str).encode())
+            said = read_message(item, self._text)
+        except MessageError as error:
+            raise self.error(f"a message in {self.column!r} {error}") from None
+        except RecursionError:
+            raise self.error(f"column {self.column!r} is nested too deeply: flatten it") from None
+        self._check_unicode(said.message)
+        return said
+
+    def _text(self, value: object) -> str:
+        return self.table.text(self.column, self.row, value)
+
+    def _check_unicode(self, value: object) -> None:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
         except ValueError:
             raise self.error(
                 f"column {self.column!r} holds half of a surrogate pair: fix the escape"
             ) from None
 
-    def _content(self, content: object) -> str:
-        """Return a message's text, which may be a list of parts."""
-        if not isinstance(content, list):
-            return self.table.text(self.column, self.row, content)
-        found = (part.get("text") if isinstance(part, Mapping) else part for part in content)
-        parts = [part for part in found if isinstance(part, str)]
-        if len(parts) < len(content):
-            raise self.error(
-                f"a message in {self.column!r} has a part that is not text: write text parts only"
-            )
-        return "".join(parts)
-
     def tools(self) -> list[Any] | None:
-        """Return the tools, which are a list of objects or its JSON; None if there are none."""
+        """Return the tools, which are a list of objects or its JSON; None if there are none.
+
+        JSON text keeps null keys and fractions of zero, which objects in a file lose.
+        """
         found = self.table.columns[self.column][self.row]
         try:
-            found = json.loads(found) if isinstance(found, str) else found
+            if isinstance(found, str):
+                found = json.loads(found) if found.strip() else None
+            elif found is not None:
+                found = plain(found) if found == found else None  # pandas writes null as NaN
         except (ValueError, RecursionError):
             found = False
         if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
-            return self._plain(found) or None
+            self._check_unicode(found)
+            return found or None
         raise self.error(
             f"column {self.column!r} has no tools: write a list of JSON schemas, or null"
         )

@@ -219,7 +219,8 @@ def refuse_empty(source: Source, split: str, samples: int, dropped: int) -> None
     if dropped and source.chat:
         raise InputError(
             f"{source.path}: the split {split!r} has no message with text of the role assistant "
-            f"(column {source.output_column!r}): name the roles user and assistant"
+            f"(column {source.output_column!r}) that is learnt: name the roles user and assistant, "
+            "and give answers no weight or 1"
         )
     if not dropped:
         raise InputError(f"{source.path}: the split {split!r} is empty: add rows or choose another")

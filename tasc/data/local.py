@@ -15,17 +15,32 @@ from pathlib import Path
 from typing import Any
 
 from tasc.data.lines import line_name, offset_lines, text_lines
+from tasc.data.saved import saved_splits
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
-from tasc.data.tabular import csv_columns, csv_names, parquet_columns, parquet_names
+from tasc.data.tabular import (
+    arrow_columns,
+    arrow_names,
+    csv_columns,
+    csv_names,
+    parquet_columns,
+    parquet_names,
+)
 from tasc.errors import InputError
 
 _BATCH = 4096  # rows read at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
 _FORMATS |= {".tsv": "csv", ".parquet": "parquet"}
+_FORMATS |= dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
+# Formats of columns: functions that read some rows at a time, and the names.
+_COLUMNS = {
+    "csv": (csv_columns, csv_names),
+    "parquet": (parquet_columns, parquet_names),
+    "arrow": (arrow_columns, arrow_names),
+}
 _SPLIT_FILE = re.compile(
     r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?"
-    r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet))(\.gz)?"
+    r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet|arrow|feather|ipc))(\.gz)?"
 )
 _OF = re.compile(r"-of-(\d+)")
 
@@ -60,13 +75,16 @@ def is_local(path: str) -> bool:
 def find_splits(path: str) -> dict[str, list[Path]]:
     """Return the files of each split, in the order train, validation, test.
 
-    Raises InputError if the path does not exist, or the folder has no file named after a split.
+    A folder has a file per split, or is one of `datasets`' ``save_to_disk``. Raises InputError if
+    the path does not exist, or the folder has no file named after a split.
     """
     path_ = Path(path).expanduser()
     if path_.is_file():
         return {"train": [path_]}
     if not path_.is_dir():
         raise InputError(f"{path}: no such file or folder: pass one, a Hub id, or builtin:NAME")
+    if saved := saved_splits(path_):
+        return saved
     names = sorted(entry.name + "/" * entry.is_dir() for entry in path_.iterdir())
     found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
@@ -75,8 +93,8 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             found[split].append(path_ / name)
     if not any(found.values()):
         advice = "pass one file or another folder"
-        if {"dataset_dict.json", "dataset_info.json"} & {*names}:  # of datasets' save_to_disk
-            advice = "write train.jsonl with datasets.load_from_disk and to_json, and pass that"
+        if "dataset_info.json" in names:  # of `datasets`' cache, or of an incomplete save_to_disk
+            advice = "write the data set again with datasets' save_to_disk or to_json"
         raise InputError(
             f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
             f"…), but {', '.join(names[:8]) or 'no files'}: {advice}"
@@ -135,8 +153,8 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
 
 def _names(path: Path) -> list[str]:
     form = _format(path)
-    if form in {"csv", "parquet"}:
-        return csv_names(path) if form == "csv" else parquet_names(path)
+    if form in _COLUMNS:
+        return _COLUMNS[form][1](path)
     rows = islice(_entries(Span(path, 0)) if form else iter(()), _BATCH)
     names = dict.fromkeys(next(rows, ({}, 0))[0])
     with suppress(InputError):  # who reads the rows tells what is wrong with a later one
@@ -160,11 +178,12 @@ def _batches(span: Span, source: Source, size: int) -> Iterator[Batch]:
     path, form, columns = span.path, _format(span.path), source.columns()
     if form is None:
         raise InputError(
-            f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
+            f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv, .parquet or .arrow (also "
+            ".gz)"
         )
-    if form in {"csv", "parquet"}:
-        read_columns, start = (csv_columns if form == "csv" else parquet_columns), 0
-        for part in read_columns(path, columns, size):
+    if form in _COLUMNS:
+        start = 0
+        for part in _COLUMNS[form][0](path, columns, size):
             end = start + len(part[columns[0]])
             yield part, list(range(start, end))
             start = end

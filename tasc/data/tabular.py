@@ -1,9 +1,10 @@
-"""Columns of CSV and Parquet files, some rows at a time."""
+"""Columns of CSV, Parquet and Arrow files, some rows at a time."""
 
 import csv
 import io
+import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -46,7 +47,19 @@ def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[C
     with _parquet(path) as file:
         _check_names(path, file.schema_arrow.names, columns)
         for batch in file.iter_batches(size, columns=list(columns)):
-            yield {name: batch.column(name).to_pylist() for name in columns}
+            yield {name: _values(batch.column(name)) for name in columns}
+
+
+def arrow_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
+    """Yield columns of an Arrow IPC file, a stream or a Feather file; InputError as for CSV."""
+    with _arrow(path) as (schema, batches):
+        _check_names(path, schema.names, columns)
+        for batch in batches:
+            chosen = batch.select(list(columns))
+            chosen.validate(full=True)  # Arrow's reader trusts offsets in the file
+            for start in range(0, chosen.num_rows, size):
+                part = chosen.slice(start, size)
+                yield {name: _values(part.column(name)) for name in columns}
 
 
 def csv_names(path: Path) -> list[str]:
@@ -60,21 +73,96 @@ def parquet_names(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
+def arrow_names(path: Path) -> list[str]:
+    """Return the names of the columns; raises the errors of ``arrow_columns``."""
+    with _arrow(path) as (schema, _):
+        return list(schema.names)
+
+
 @contextmanager
 def _parquet(path: Path) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
-    source: Any = path
-    if path.suffix == ".gz":
-        source = io.BytesIO(b"".join(bytes_lines(path)))
+    with _as_input_error(path, "PARQUET"):
+        yield pq.ParquetFile(_opened(path))
+
+
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Yield the schema and the record batches of a file in one of Arrow's two IPC formats."""
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    with _as_input_error(path, "ARROW"):
+        source = _opened(path)
+        source = source if isinstance(source, io.BytesIO) else pa.memory_map(str(source))
+        try:
+            file = ipc.open_file(source)
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+        except pa.ArrowInvalid:  # no file, so a stream, as `datasets` writes
+            source.seek(0)
+            file = ipc.open_stream(source)
+            batches = iter(file)
+        yield file.schema, batches
+
+
+def _opened(path: Path) -> Any:  # noqa: ANN401 - what pyarrow reads
+    return io.BytesIO(b"".join(bytes_lines(path))) if path.suffix == ".gz" else path
+
+
+@contextmanager
+def _as_input_error(path: Path, form: str) -> Iterator[None]:
     try:
-        yield pq.ParquetFile(source)
+        yield
     except InputError:
         raise
     except Exception as error:  # pyarrow raises many kinds
         raise InputError(
-            f"{path}: invalid PARQUET: {one_line(error)}; write the file again"
+            f"{path}: invalid {form}: {one_line(error)}; write the file again"
         ) from None
+
+
+def _values(array: Any) -> list[Any]:  # noqa: ANN401 - an Arrow array
+    """Return the values of an array; JSON within it is parsed, except whole lists and objects."""
+    values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
+    if _is_json(array.type):
+        return [_scalar(value) for value in values]
+    parse = _json_parser(array.type)
+    return values if parse is None else [parse(value) for value in values]
+
+
+def _scalar(text: str | None) -> Any:  # noqa: ANN401 - a JSON value
+    """Parse JSON, as `datasets` stores columns of several types; a list or object stays text."""
+    found = None if text is None else json.loads(text)
+    return text if isinstance(found, list | dict) else found
+
+
+def _is_json(kind: Any) -> bool:  # noqa: ANN401 - an Arrow type
+    return getattr(kind, "extension_name", "") == "arrow.json"
+
+
+def _json_parser(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an Arrow type
+    """Return a function that parses the JSON within a value of an Arrow type; None without any."""
+    import pyarrow as pa
+
+    if _is_json(kind):
+        return lambda text: None if text is None else json.loads(text)
+    if pa.types.is_struct(kind):
+        found = {field.name: _json_parser(field.type) for field in kind}
+        fields = {name: parse for name, parse in found.items() if parse is not None}
+        if not fields:
+            return None
+
+        def parsed(row: Any) -> Any:  # noqa: ANN401 - an object or None
+            made = {name: parse(row[name]) for name, parse in fields.items()} if row else {}
+            return row and row | made
+
+        return parsed
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        parse = _json_parser(kind.value_type)
+        if parse is not None:
+            return lambda values: None if values is None else [parse(value) for value in values]
+    return None
 
 
 def _csv_rows(path: Path) -> Iterator[list[Any]]:

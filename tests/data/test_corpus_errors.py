@@ -185,7 +185,7 @@ def test_paths_that_hold_no_data_are_refused(tmp_path):
     write(tmp_path / "data" / "train.csv", b"input,output\na,b\n")
     assert "but data/, notes.txt: pass one file or another folder" in message(folder)
     write(tmp_path / "dataset_info.json", b"{}")
-    assert "datasets.load_from_disk" in message(folder)
+    assert "with datasets' save_to_disk or to_json" in message(folder)
 
 
 def test_a_folder_has_one_file_for_the_split(tmp_path):

@@ -38,11 +38,11 @@ class Turn:
     @property
     def input(self) -> str:
         """The text of the messages before the answer, without their roles."""
-        return "\n".join(message["content"] or "" for message in self.before)
+        return "\n".join(message.get("content", "") for message in self.before)
 
     @property
     def output(self) -> str:
-        return str(self.answer["content"] or "")
+        return str(self.answer.get("content", ""))
 
 
 def recognised(

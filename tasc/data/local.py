@@ -6,7 +6,7 @@ mixed type, and takes a minute for a table of many columns.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,6 +99,12 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
             f"…), but {', '.join(names[:8]) or 'no files'}: {advice}"
         )
+    _check_complete(path, found)
+    return {split: files for split, files in found.items() if files}
+
+
+def _check_complete(path: str, found: Mapping[str, Sequence[Path]]) -> None:
+    """Raise InputError if a split has parts of different sets, or several files."""
     for split, files in found.items():
         parts = {int(of[1]) for of in (_OF.search(file.name) for file in files) if of}
         if parts and parts != {len(files)}:
@@ -111,7 +117,6 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             raise InputError(
                 f"{path} has several files for the split {split!r}, {rivals}: keep one"
             )
-    return {split: files for split, files in found.items() if files}
 
 
 def read(source: Source, split: str) -> Table:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Message = dict[str, Any]  # role, content (None without text), and other keys for the template
+Message = dict[str, Any]  # role, content (missing without text), and other keys for the template
 ANSWER, SYSTEM, TOOL = "assistant", "system", "tool"
 ADVICE = 'write a list of {"role": "user", "content": "..."}'
 _ROLE_KEYS = ("role", "from", "speaker")
@@ -58,16 +58,16 @@ def read_message(item: Mapping[str, Any], text_of: Callable[[object], str]) -> S
     if content is None:
         _check_textless(role, given)
     rest = {key: value for key, value in given.items() if key not in (*_MARKS, _DETAIL)}
-    made = {"role": role, "content": None if content is None else _text(content, text_of)}
-    return Said(made | plain(rest), learnt)
+    text = {} if content is None else {"content": _text(content, text_of)}
+    return Said({"role": role, **text, **plain(rest)}, learnt)
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON values
     """Return a value as JSON values that do not depend on the format of its file.
 
     Arrow gives all objects of a column the same keys, null where a row lacks one, and makes doubles
-    of integers that share a column with fractions. So null keys are left out, and whole doubles
-    become integers. Dates and the like become text.
+    of integers that share a column with fractions. So null keys are left out, as transformers 5.23
+    does in messages, and whole doubles become integers. Dates and the like become text.
     """
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items() if not _is_null(v)}

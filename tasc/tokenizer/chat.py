@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from tasc.data.chat import Message, Turn
@@ -14,10 +15,21 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 
 _CONFIG, _FILE, _OLD = "tokenizer_config.json", "chat_template.jinja", "chat_template.json"
 _PROBE = "tasc-probe"
+_REASONING = ("reasoning_content", "reasoning", "thinking")  # keys of a message
 _SECONDS = 10.0  # per chat
 _LONGEST = 4 << 20  # characters of a chat, which is encoded as one text
 _MEMORY = 1 << 30  # bytes per chat
 _ADVICE = "fix the chat template, or pass --template '{input}\\n'"
+
+
+@dataclass(frozen=True)
+class _StoppedClock:
+    """What ``strftime_now`` asks for the time."""
+
+    time: datetime
+
+    def now(self) -> datetime:
+        return self.time
 
 
 class ChatTemplate:
@@ -26,6 +38,8 @@ class ChatTemplate:
     transformers renders templates in jinja2's immutable sandbox, which limits neither time nor
     size, so a process of its own does. The text of a special token in a message becomes that token.
 
+    A template's clock (``strftime_now``) stands still at ``now``, so that prompts of one run agree.
+
     Attributes:
         source: the template's text, or its texts by name.
         end: the first special token after an answer; None if there is none, and outputs end with
@@ -33,16 +47,22 @@ class ChatTemplate:
     """
 
     @classmethod
-    def of(cls, tokenizer: LoadedTokenizer) -> "ChatTemplate | None":
+    def of(cls, tokenizer: LoadedTokenizer, now: datetime | None = None) -> "ChatTemplate | None":
         """Return a tokenizer's chat template; None if it has none."""
         source = source_of(tokenizer)
-        return cls(tokenizer, source) if source else None
+        return cls(tokenizer, source, now) if source else None
 
-    def __init__(self, tokenizer: LoadedTokenizer, source: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        tokenizer: LoadedTokenizer,
+        source: Any,  # noqa: ANN401 - a text, or texts by name
+        now: datetime | None = None,
+    ) -> None:
         """Render a probe to learn how an answer ends. Raises InputError if the template fails."""
         from transformers import PreTrainedTokenizerFast
 
         self.source, self._path = source, tokenizer.path
+        self._now = now or datetime.now()
         with self._as_input_error():
             self._writer = PreTrainedTokenizerFast(
                 tokenizer_object=tokenizer.tokenizer,
@@ -64,27 +84,70 @@ class ChatTemplate:
         examples = tuple(Example(text, output, prompt) for text, prompt, output in made)
         return replace(corpus, examples=examples, end=self.end)
 
+    @property
+    def dated(self) -> bool:
+        """Whether the template can write the date."""
+        return "strftime_now" in str(self.source)
+
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.
 
-        Raises InputError if the template rejects the chat or does not write the prompt first.
+        The prompt is the template's own, also where it ends with text that the template does not
+        write before an answer that was given, such as ``<think>``. Raises InputError if the
+        template rejects the chat or does not write the answer after its prompt.
         """
         prompt = self._write(turn.before, turn.tools, prompt=True)
         whole = self._write([*turn.before, turn.answer], turn.tools)
-        answer = whole[len(prompt) :]
-        if not (whole.startswith(prompt) and answer.endswith(self._tail)):
-            raise InputError(
-                f"{self._path}: the chat template does not write the answer after its prompt, but "
-                f"{whole[-60:]!r}; {_ADVICE}"
-            )
+        begin = len(prompt) if whole.startswith(prompt) else self._begin(turn, prompt, whole)
+        answer = whole[begin:]
+        if not answer.endswith(self._tail):
+            raise self._otherwise(whole)
         return prompt, answer[: len(answer) - len(self._tail)] + self._before_end
+
+    def _begin(self, turn: Turn, prompt: str, whole: str) -> int:
+        """Return where an answer begins whose prompt ends with text that ``whole`` lacks.
+
+        Another answer in its place tells what the template writes before any. Raises InputError if
+        the prompt is not that and the added text, or if the answer has reasoning that the template
+        drops or writes beside the added text.
+        """
+        probe = {"role": "assistant", "content": _PROBE}
+        before = self._write([*turn.before, probe], turn.tools).rpartition(_PROBE)[0]
+        if not before or not (prompt.startswith(before) and whole.startswith(before)):
+            raise self._otherwise(whole)
+        answer, content = whole[len(before) :], turn.output.strip()
+        added, reasoned = prompt[len(before) :], {*_REASONING} & turn.answer.keys()
+        opening = added.strip()[: added.strip().find(">") + 1] or added.strip()
+        if content in answer and not reasoned and not answer.lstrip().startswith(opening):
+            return len(before)
+        wrong = "does not write the whole answer after it"
+        if answer.lstrip().startswith(opening):
+            wrong = f"the answer begins with {answer[: len(added) + 10]!r:.80}"
+        elif reasoned:
+            wrong = f"the answer has {min(reasoned)}, which the template does not write"
+        raise InputError(
+            f"{self._path}: the chat template ends prompts with {added!r:.80}, but {wrong}: begin "
+            "the answer's content with exactly that text, remove the reasoning, or pass "
+            "--template '{input}\n'"
+        )
+
+    def _otherwise(self, whole: str) -> InputError:
+        return InputError(
+            f"{self._path}: the chat template does not write the answer after its prompt, but "
+            f"{whole[-60:]!r}; {_ADVICE}"
+        )
 
     def _write(self, messages: Sequence[Message], tools: Any, *, prompt: bool = False) -> str:  # noqa: ANN401
         with self._as_input_error():
             return self._forked([list(messages), tools, prompt])
 
     def _render(self, chat: Any) -> str:  # noqa: ANN401 - JSON values
+        from transformers.utils import chat_template_utils
+
         messages, tools, prompt = chat
+        # transformers has no option for the time of ``strftime_now``. This process has its own copy
+        # of the module.
+        vars(chat_template_utils)["datetime"] = _StoppedClock(self._now)
         text: str = self._writer.apply_chat_template(
             messages, tools=tools, add_generation_prompt=prompt, tokenize=False
         )

@@ -103,7 +103,7 @@ def test_turns_without_text_are_left_out_and_counted(tmp_path):
     corpus = read(tmp_path, rows)
     assert (corpus.outputs, corpus.dropped) == (["4"], 2)
     turn = corpus.examples[0].turn
-    assert turn.before[2] == {**call, "content": None}
+    assert turn.before[2] == {"role": "assistant", "tool_calls": [{"name": "add"}]}
     assert turn.tools == tools
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from ipaddress import ip_address
@@ -22,6 +22,8 @@ _URL = re.compile(
 )
 _BYTES, _BYTES_PER_TOKEN = 2**20, 2**12  # of the largest response that is read
 _LONGEST_URL = 2048  # characters
+_REPORTED = "the server reports an error"
+_SHOWN = 200  # characters of a server's error
 _REFUSED = (401, 403)  # HTTP: not authorized, forbidden
 
 AllowRemote = Annotated[
@@ -135,7 +137,9 @@ class Client:
     async def _request(self, verb: str, path: str, read: Callable[[Any], T], **more: Any) -> T:  # noqa: ANN401
         try:
             async with asyncio.timeout(self._timeout):
-                return read(await getattr(self._client, verb)(path, cast_to=object, **more))
+                found = await getattr(self._client, verb)(path, cast_to=object, **more)
+                _refuse_error(found)
+                return read(found)
         except Exception as error:  # nothing that a server sends may end a run
             raise RequestError(self._reason(error)) from None
 
@@ -148,12 +152,14 @@ class Client:
             return f"status {error.status_code}: set {KEY} to a valid key"  # type: ignore[attr-defined]
         if isinstance(error, openai.OpenAIError | RequestError):
             return one_line(error)
-        return f"not an answer of an OpenAI-compatible server ({type(error).__name__})"
+        return "the answer is not of the OpenAI API: check the path of the URL, such as /v1"
 
     def unavailable(self, reason: str) -> UnavailableError:
+        advice = "start the server, or name another endpoint and model"
+        if reason.startswith(_REPORTED):
+            advice = "correct the request or the server, or name another endpoint and model"
         return UnavailableError(
-            f"no answer from {self.address.label} at {self.address.url} ({reason}): start the "
-            "server, or name another endpoint and model"
+            f"no answer from {self.address.label} at {self.address.url} ({reason}): {advice}"
         )
 
 
@@ -162,6 +168,29 @@ def text_of(value: object) -> str:
     if not isinstance(value, str):
         raise RequestError("the answer has no text")
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _refuse_error(found: object) -> None:
+    """Raise RequestError for an error that a server sends with the status of a success.
+
+    Some proxies and servers answer ``{"error": …}``, ``{"object": "error", "message": …}`` or
+    ``{"detail": …}``, others a choice with an ``error``.
+    """
+    if not isinstance(found, Mapping):
+        return
+    choices = found.get("choices")
+    stated = found.get("error")
+    if not choices and not found.get("data"):
+        stated = stated or found.get("detail") or found.get("errors")
+        stated = stated or (found.get("message") if found.get("object") == "error" else None)
+    elif isinstance(choices, list) and isinstance(choices[0], Mapping):
+        stated = stated or choices[0].get("error")
+    if not stated:
+        return
+    if isinstance(stated, Mapping):
+        stated = stated.get("message") or stated
+    text = " ".join(str(stated).split())
+    raise RequestError(f"{_REPORTED}: {text[:_SHOWN]}")
 
 
 def _bounded(most: int) -> Callable[[Any], Any]:

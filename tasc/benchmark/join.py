@@ -10,6 +10,7 @@ from pydantic import Field
 from tasc.benchmark.pages.write import write_pages
 from tasc.benchmark.paired.compare import differences, on_same_samples, read_results, shared_metrics
 from tasc.benchmark.paired.pairs import pairs
+from tasc.benchmark.paired.prompts import prompt_notes
 from tasc.benchmark.results.bench import BenchResults, JoinedResults, Run
 from tasc.benchmark.results.comparisons import ModelPair
 from tasc.benchmark.results.warnings import warnings
@@ -52,7 +53,7 @@ def join_results(options: ReportOptions) -> JoinedResults | BenchResults:
             notes.append(f"{names}: the samples differ, so nothing is tested between them")
             continue
         reasons = list(differences(first, second))
-        notes += [f"{names}: {reason}" for reason in reasons]
+        notes += [f"{names}: {reason}" for reason in (*prompt_notes(first, second), *reasons)]
         both = {old.label: first, new.label: second}
         tested += _test_between(both, speeds=not reasons)
     return JoinedResults(runs=tuple(runs), pairs=tuple(tested), notes=tuple(notes))

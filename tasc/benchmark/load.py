@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from tasc.benchmark.endpoint import Client, RequestError, text_of
 from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.paired.pairs import Speeds
+from tasc.benchmark.paired.prompts import different
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.conditions import Sample, SplitTask, run_facts
@@ -64,14 +65,15 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
     samples, or there are fewer samples than requests in flight.
     """
     facts = run_facts()
-    samples = tuple(map(Sample.of, test.prompts, test.outputs))
+    prompts = test.prompts
+    samples = tuple(map(Sample.of, test.examples))
     if options.concurrency > len(samples):
         raise InputError(
             f"{options.concurrency} requests in flight need as many samples, and there are "
             f"{len(samples)}: raise --limit, or lower --concurrency"
         )
     reference = _read_reference(options.reference, samples) if options.reference else None
-    servers = asyncio.run(_measure(test.prompts, options, progress))
+    servers = asyncio.run(_measure(prompts, options, progress))
     cells = list[LoadCell]()
     for server in servers:
         cells.append(_cell(server, reference))
@@ -217,7 +219,14 @@ def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     if [sample.id for sample in found.samples] != [sample.id for sample in samples]:
         raise InputError(
             f"{file} has {len(found.samples)} other samples, not these {len(samples)}: run both "
-            "with the same --split, --limit, --template and --seed"
+            "with the same --split, --limit and --seed"
+        )
+    before, after = ([sample.prompt_id for sample in one] for one in (found.samples, samples))
+    if before != after:
+        raise InputError(
+            f"{file} has the same samples, but {different(before, after)} of {len(after)} prompts "
+            "differ, as the --template, the chat template or the date that it writes has changed: "
+            "repeat that run, and then this one on the same day"
         )
     cell = found.cells[0]
     if isinstance(cell, LoadCell):

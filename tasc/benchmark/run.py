@@ -57,11 +57,10 @@ def bench(
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
     progress("comparing and predicting", 0, 0)
     settings, summaries = _settings(cells[0].model, judging or options), seeds(rows)
-    examples = enumerate(zip(test.prompts, test.outputs, strict=True))
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
-        samples=tuple(Sample.of(*pair, shown=i < EXAMPLES) for i, pair in examples),
+        samples=tuple(Sample.of(e, shown=i < EXAMPLES) for i, e in enumerate(test.examples)),
         cells=rows,
         reference=lossless.references(cells, options, progress),
         comparisons=comparisons(rows, settings),

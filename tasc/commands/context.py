@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def using_threads(options: StepOptions) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def with_prompts(options: StepOptions, texts: Texts) -> Texts:
-    """Write the prompts and outputs of chats as the command's tokenizer does.
+def with_prompts(options: StepOptions, texts: Texts, now: datetime | None = None) -> Texts:
+    """Write the prompts and outputs of chats as the command's tokenizer does at the time ``now``.
 
     A command that only counts outputs (``chat_template_of`` is empty) gets the messages without
     roles. Without a chat template, chats stay unwritten, and reading their prompts is an error.
@@ -72,13 +73,15 @@ def with_prompts(options: StepOptions, texts: Texts) -> Texts:
     """
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts
-    if not options.spec.chat_template_of:
-        write: Callable[[Corpus], Corpus] = unwritten
-    elif template := _template(options):
-        write = template.apply
-    else:
-        return texts
-    return replace(texts, corpora={name: write(corpus) for name, corpus in texts.corpora.items()})
+    write: Callable[[Corpus], Corpus] = unwritten
+    dated = ""
+    if options.spec.chat_template_of:
+        template = _template(options, now or datetime.now())
+        if template is None:
+            return texts
+        write, dated = template.apply, template.date_note
+    corpora = {name: write(corpus) for name, corpus in texts.corpora.items()}
+    return replace(texts, corpora=corpora, dated=dated)
 
 
 def unwritten(corpus: Corpus) -> Corpus:
@@ -86,10 +89,10 @@ def unwritten(corpus: Corpus) -> Corpus:
     return replace(corpus, examples=tuple(replace(e, turn=None) for e in corpus.examples))
 
 
-def _template(options: StepOptions) -> ChatTemplate | None:
+def _template(options: StepOptions, now: datetime) -> ChatTemplate | None:
     """Return the one chat template of all tokenizers that the command names."""
     named = options.named(options.spec.chat_template_of)
-    found = [ChatTemplate.of(load_tokenizer(parse_label(name)[1])) for name in named]
+    found = [ChatTemplate.of(load_tokenizer(parse_label(name)[1]), now) for name in named]
     for name, other in zip(named, found, strict=True):
         if (other and other.source) != (found[0] and found[0].source):
             raise InputError(

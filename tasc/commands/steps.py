@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -70,7 +71,7 @@ def run_step(
 
     ``resume`` continues a killed run of the very same step from its last checkpoint; "only" refuses
     if the checkpoints belong to another step. ``tell`` receives a line on how unnamed columns are
-    read, and a line on skipped examples.
+    read, a line on skipped examples, and a line if the chat template writes the date.
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
@@ -81,7 +82,9 @@ def run_step(
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
         for line in filter(None, (texts.recognised, texts.left_out)):
             tell(line)
-        texts = with_prompts(options, texts)
+        texts = with_prompts(options, texts, datetime.fromtimestamp(workspace.began))
+        if texts.dated:
+            tell(texts.dated)
         context = StepContext(texts, workspace.work, bool(resume), progress)
         made: Report | Reported = command.function()(options, context)
         report: Report = made if isinstance(made, Report) else made.report

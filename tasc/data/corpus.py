@@ -29,6 +29,13 @@ class Example:
     output: str
     prompt: str
     turn: Turn | None = None
+    own_output: str | None = None  # before a chat template wrote it; None if none did
+
+    @property
+    def id(self) -> str:
+        """First 16 digits of the SHA-256 of input and output, whatever writes the prompt."""
+        output = self.output if self.own_output is None else self.own_output
+        return hashlib.sha256(f"{self.input}\0{output}".encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

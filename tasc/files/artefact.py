@@ -21,7 +21,7 @@ from tasc.errors import InputError, IntegrityError
 from tasc.files.disk import files_below, flush, flush_below, remedy, writing
 from tasc.files.folders import NEW, owner_of_new, publish
 from tasc.files.packaged import sha256
-from tasc.files.resume import resumable
+from tasc.files.resume import began, resumable
 
 MANIFEST = "manifest.json"
 _STAMPS = {"command", "key", "content", "files"}  # other programs write a manifest.json, too
@@ -53,6 +53,7 @@ class Workspace:
 
     folder: Path  # becomes the artefact
     work: Path  # for checkpoints, which survive a kill
+    began: float  # seconds of the epoch; of a resumed run, when the first one began
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -161,7 +162,7 @@ def create(
             folder, started = work / NEW, time.time()
             folder.mkdir()
             with writing(folder):
-                yield Workspace(folder, work)
+                yield Workspace(folder, work, began(work))
                 write_json(folder / MANIFEST, _describe(folder, step, started, seed))
                 _share(folder, folder / MANIFEST)
                 flush_below(folder)

@@ -62,6 +62,11 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
         os.close(handle)
 
 
+def began(work: Path) -> float:
+    """Return when the run in ``work`` began, in seconds of the epoch; a resumed run began once."""
+    return (work / _KEY).stat().st_mtime
+
+
 def _open_locked(work: Path, output: Path) -> int:
     for _ in range(_ATTEMPTS):
         with suppress(FileExistsError):

@@ -80,14 +80,22 @@ class ChatTemplate:
         """Return a corpus of chats with prompts and outputs; other corpora do not change."""
         if not corpus.is_chat:
             return corpus
-        made = ((e.input, *self.write(e.turn)) for e in corpus.examples if e.turn)
-        examples = tuple(Example(text, output, prompt) for text, prompt, output in made)
+        examples = tuple(self._written(e, e.turn) for e in corpus.examples if e.turn)
         return replace(corpus, examples=examples, end=self.end)
 
+    def _written(self, example: Example, turn: Turn) -> Example:
+        prompt, output = self.write(turn)
+        return Example(example.input, output, prompt, own_output=example.output)
+
     @property
-    def dated(self) -> bool:
-        """Whether the template can write the date."""
-        return "strftime_now" in str(self.source)
+    def date_note(self) -> str:
+        """A line on the date that the template can write; empty if it cannot."""
+        if "strftime_now" not in str(self.source):
+            return ""
+        return (
+            f"{self._path}: the chat template may write the date into prompts; this run writes "
+            f"{self._now:%Y-%m-%d %H:%M}, and prompts of another day differ"
+        )
 
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.

@@ -10,6 +10,8 @@ import pytest
 
 import tasc
 from tasc.benchmark.results.conditions import Sample
+from tasc.data.corpus import load
+from tasc.data.source import Source
 from tasc.errors import InputError, UnavailableError
 from tests.benches import make_results, said
 from tests.benchmark.stub_server import Behaviour, serving
@@ -106,7 +108,7 @@ def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_pat
 def test_outputs_are_compared_with_those_of_a_bench(task, save):
     texts = [row["output"] for row in ROWS]
     bench = make_results(said("m", [*texts[:-1], "else"], [1.0] * 12), references=tuple(texts))
-    samples = tuple(Sample.of(f"{row['input']}\n", row["output"]) for row in ROWS)
+    samples = tuple(map(Sample.of, load(Source(str(task)), "train").examples))
     bench = bench.model_copy(update={"samples": samples})
     with serving(Behaviour()) as url:
         equal = measure(task, url, reference=save("b", bench)).cells[0].equal

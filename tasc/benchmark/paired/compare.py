@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from tasc.benchmark.metrics import JUDGE, check_metrics, find
 from tasc.benchmark.paired.pairs import Speeds, counted, qualities
+from tasc.benchmark.paired.prompts import prompt_notes
 from tasc.benchmark.paired.statistics import CONFIDENCE, FEWEST, Bootstrap
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
@@ -60,7 +61,7 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
     """
     old, new = on_same_samples(*(read_results(path) for path in (options.old, options.new)))
     both = _common(old, new)
-    notes = tuple(differences(old, new))
+    notes, prompts = tuple(differences(old, new)), tuple(prompt_notes(old, new))
     metrics = shared_metrics(old, new)
     check_metrics(metrics)
     firsts = dict[tuple[str, bool], CellPair]()  # methods that choose have outputs of their own
@@ -69,7 +70,8 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
     tests = len(metrics) * len(firsts) + (1 if notes else 2) * len(both)
     confidence = 1 - (1 - CONFIDENCE) / tests
     changes = [*_qualities([*firsts.values()], new, metrics, confidence)]
-    if all(getattr(old.settings, name) == getattr(new.settings, name) for name in _LENGTHS):
+    same_lengths = all(getattr(old.settings, n) == getattr(new.settings, n) for n in _LENGTHS)
+    if same_lengths and new.task.template == old.task.template:
         changes += _steps(both, confidence)
     if not notes:
         changes += _speeds(both, new.settings.turn, options.tolerance, confidence)
@@ -79,7 +81,7 @@ def compare_results(options: CompareOptions) -> ResultsComparison:
         samples=len(new.samples),
         confidence=confidence,
         tolerance=options.tolerance,
-        notes=(*notes, *_untested(old, new, metrics, changes)),
+        notes=(*prompts, *notes, *_untested(old, new, metrics, changes)),
         changes=tuple(changes),
     )
 
@@ -116,14 +118,29 @@ def on_same_samples(old: BenchResults, new: BenchResults) -> tuple[BenchResults,
     before, after = ([sample.id for sample in bench.samples] for bench in (old, new))
     count = min(len(before), len(after))
     if old.settings.minutes and new.settings.minutes and before[:count] == after[:count]:
-        return _first(old, count), _first(new, count)
+        old, new = _first(old, count), _first(new, count)
+        _check_references(old, new)
+        return old, new
     if before != after:
         raise InputError(
             f"the samples differ: {len(before)} and {len(after)}, of which "
             f"{len({*before} & {*after})} are in both: run both benches with the same "
             "--split, --limit and --seed, and both with --minutes or both without"
         )
+    _check_references(old, new)
     return old, new
+
+
+def _check_references(old: BenchResults, new: BenchResults) -> None:
+    """Raise InputError if the samples are the same and what is expected of them differs."""
+    both = zip(old.samples, new.samples, strict=True)
+    found = next((pair for pair in both if pair[0].reference != pair[1].reference), None)
+    if found is not None:
+        texts = [f"{sample.reference[-60:]!r}" for sample in found]
+        raise InputError(
+            f"the same sample has other expected outputs, {texts[0]} and {texts[1]}, as chat "
+            "templates write them: compare benches of models with one chat template"
+        )
 
 
 def _first(bench: BenchResults, count: int) -> BenchResults:
@@ -163,6 +180,8 @@ def differences(old: BenchResults, new: BenchResults) -> Iterator[str]:
         | {name: getattr(bench.environment.machine, name) for name in _MACHINE}
         for bench in (old, new)
     )
+    if new.task.template != old.task.template:
+        yield "--template differs: steps and speed are not compared"
     for name, value in after.items():
         if value != before[name]:
             what = "speed is" if name not in _LENGTHS else "steps and speed are"

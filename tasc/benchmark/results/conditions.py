@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from tasc.data.corpus import Example
 from tasc.environment import environment, shell_line
 from tasc.report.record import Record, Report
 
@@ -93,16 +94,22 @@ class Sample(Record):
     """One prompt."""
 
     id: str
-    """First 16 digits of the SHA-256 of prompt and reference."""
+    """First 16 digits of the SHA-256 of the example's input and output."""
     reference: str
+    prompt_id: str = ""
+    """First 16 digits of the SHA-256 of the prompt."""
     prompt: str | None = None
     """The prompt of the first samples; None for the others."""
 
     @classmethod
-    def of(cls, prompt: str, reference: str, *, shown: bool = False) -> Self:
-        """Identify a prompt and its reference; store the prompt if it is ``shown`` on the page."""
-        digest = hashlib.sha256(f"{prompt}\0{reference}".encode()).hexdigest()
-        return cls(id=digest[:16], reference=reference, prompt=prompt if shown else None)
+    def of(cls, example: Example, *, shown: bool = False) -> Self:
+        """Identify an example and its prompt; store the prompt if it is ``shown`` on the page."""
+        return cls(
+            id=example.id,
+            reference=example.output,
+            prompt_id=hashlib.sha256(example.prompt.encode()).hexdigest()[:16],
+            prompt=example.prompt if shown else None,
+        )
 
 
 class Machine(Record):

@@ -20,6 +20,13 @@ GENERATION = "generation_config.json"
 CODE = ("auto_map", "custom_pipelines")  # keys that make transformers import Python files
 Shapes = Mapping[str, Sequence[int]]  # of the tensors by name
 
+_SHARD = re.compile(r".*-([0-9]{1,5})-of-([0-9]{1,5})\.safetensors", re.DOTALL)
+_WRITE_INDEX = (
+    'python -c "import glob, json; from safetensors import safe_open; '
+    "names = {key: file for file in glob.glob('*-of-*.safetensors') "
+    "for key in safe_open(file, 'pt').keys()}; "
+    f"json.dump({{'metadata': {{}}, 'weight_map': names}}, open('{INDEX}', 'w'))\""
+)
 _PLAIN_NAME = re.compile(r"[\w.-]+\.safetensors")  # no folder, no wildcard
 _MOST_JSON = 1 << 26  # bytes; the index of the largest models has about ten million
 AGAIN = "download or save the model again"
@@ -101,12 +108,32 @@ def weight_files(folder: Path) -> list[Path]:
     elif (folder / INDEX).exists():
         files = [folder / name for name in shard_names(folder)]
     else:
-        raise InputError(
-            f"{what}: no safetensors weights: convert it with transformers' save_pretrained"
-        )
+        raise _no_weights(folder, what)
     for file in files:
         check_inside(file, what)
     return files
+
+
+def _no_weights(folder: Path, what: str) -> InputError:
+    """Return the error for a folder without weights, or with shards that no index lists."""
+    named = ((_SHARD.fullmatch(path.name), path.name) for path in folder.glob("*.safetensors"))
+    shards = {int(match[1]): (name, int(match[2])) for match, name in named if match}
+    if not shards:
+        return InputError(
+            f"{what}: no safetensors weights: convert it with transformers' save_pretrained"
+        )
+    first, total = next(iter(shards.values()))
+    if missing := [n for n in range(1, total + 1) if n not in shards][:8]:
+        return InputError(
+            f"{what}: of its {total} weight files (such as {first}), numbers "
+            f"{', '.join(map(str, missing))} are missing, and so is {INDEX}: download them again"
+        )
+    if total == 1:
+        return InputError(f"{what}: its weights are in {first}: rename it to {WEIGHTS}")
+    return InputError(
+        f"{what}: it has {total} weight files but no {INDEX}, which lists their tensors: download "
+        f"it, too, or write it in the model's folder: {_WRITE_INDEX}"
+    )
 
 
 def shard_names(folder: Path) -> list[str]:

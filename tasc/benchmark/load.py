@@ -157,10 +157,13 @@ async def _answer(client: Client, prompt: str, options: LoadOptions) -> Answer:
 
 def _read(found: Any, most: int) -> tuple[str, int]:  # noqa: ANN401
     """Return the text of a completion and its number of tokens, of which it may have ``most``."""
-    tokens = found["usage"]["completion_tokens"]
+    text, usage = found["choices"][0]["text"], found.get("usage")
+    if not usage:
+        raise RequestError("the answer has no usage: set the server to report completion_tokens")
+    tokens = usage["completion_tokens"]
     if type(tokens) is not int or not 0 <= tokens <= most:
         raise RequestError(f"completion_tokens is {tokens!r:.60}, and max_tokens was {most:,}")
-    return text_of(found["choices"][0]["text"]), tokens
+    return text_of(text), tokens
 
 
 def _cell(server: _Server, reference: Reference | None) -> LoadCell:

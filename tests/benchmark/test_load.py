@@ -103,6 +103,14 @@ STRANGE = {
     "an endless text": completion("a" * 2_000_000),
     "an error": b'{"error": {"message": "no room"}}',
 }
+REPORTED = {
+    "an object": {"error": {"message": "no room", "code": 503}},
+    "a text": {"error": "no room"},
+    "an old vLLM": {"object": "error", "message": "no room", "code": 400},
+    "FastAPI": {"detail": "no room"},
+    "a choice": {"choices": [{"error": {"message": "no room"}, "text": ""}]},
+    "beside no choices": {"error": {"message": "no room"}, "choices": []},
+}
 PACKED = gzip.compress(completion("a"))
 HEADERS = {
     "an encoding of bytes": Behaviour(headers_sent={"Content_Type": "text/plain; charset=zlib"}),
@@ -122,6 +130,27 @@ def test_an_unusable_answer_is_a_failure_and_the_others_count(task, body):
     behaviour.raw = lambda _: body
     with serving(behaviour) as url, pytest.raises(UnavailableError, match="no answer from"):
         measure(task, url)
+
+
+@pytest.mark.parametrize("body", REPORTED.values(), ids=REPORTED)
+def test_an_error_in_an_answer_of_status_200_is_reported(task, body):
+    raw = json.dumps(body).encode()
+    behaviour = Behaviour(raw=lambda number: raw if number == 5 else None)
+    with serving(behaviour) as url:
+        (cell,) = measure(task, url, warmup=1).cells
+    assert cell.errors == {"the server reports an error: no room": 1}
+    behaviour.raw = lambda _: raw
+    with serving(behaviour) as url, pytest.raises(UnavailableError) as caught:
+        measure(task, url)
+    told = str(caught.value)
+    assert "(the server reports an error: no room): correct the request" in told
+    assert "start the server" not in told
+
+
+def test_a_field_named_error_that_is_null_is_no_error(task):
+    answer = json.dumps(json.loads(completion("a")) | {"error": None}).encode()
+    with serving(Behaviour(raw=lambda _: answer)) as url:
+        assert measure(task, url).cells[0].failed == 0
 
 
 def test_an_unknown_encoding_of_json_is_passed_over(task):

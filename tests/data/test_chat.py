@@ -1,5 +1,6 @@
 """Chats and instructions: what is recognised, and which turns become examples."""
 
+import json
 from datetime import datetime
 
 import pyarrow as pa
@@ -16,6 +17,10 @@ SYSTEM = {"role": "system", "content": "Be brief."}
 ASK, SAY = {"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}
 MORE, TOO = {"role": "user", "content": "And 3 + 3?"}, {"role": "assistant", "content": "6"}
 CHAT = [SYSTEM, ASK, SAY, MORE, TOO]
+
+
+def weighted_row(marks):
+    return {"messages": [ASK, {**SAY, **marks}]}
 
 
 def test_each_answer_of_a_chat_is_an_example_after_all_that_precedes_it(tmp_path):
@@ -153,6 +158,17 @@ def test_a_message_may_come_in_parts_of_text(tmp_path):
         ({"messages": CHAT, "tools": "no json"}, "column 'tools' has no tools: write a list"),
         ({"messages": CHAT, "tools": ["add"]}, "column 'tools' has no tools: write a list"),
         ({"prompt": CHAT, "completion": "4"}, "column 'completion' is not a chat"),
+        (weighted_row({"weight": 0.5}), "has weight 0.5, but an answer is learnt or not: write 0"),
+        (weighted_row({"weight": -1}), "has weight -1, but"),
+        (weighted_row({"loss": "much"}), "has loss 'much', but"),
+        (
+            weighted_row({"weight": 1, "train": False}),
+            "contradictory marks, weight 1 and train False",
+        ),
+        (weighted_row({"train_detail": [{"text": "a"}]}), "but an answer is learnt or not"),
+        ({"messages": [{"role": "user", "body": "b"}, SAY]}, "has no content, only body; write a"),
+        ({"messages": "[1, 2]"}, "column 'messages' is not a chat"),
+        ({"messages": "[{"}, "column 'messages' is not a chat"),
         ({"messages": []}, "no message with text of the role assistant"),
         ({"messages": [ASK]}, "no message with text of the role assistant"),
     ],
@@ -167,3 +183,142 @@ def test_a_chat_of_too_many_answers_is_refused_at_once(tmp_path):
     told = message(source(tmp_path, [{"messages": pair * 201}]))
     assert "a chat with 201 answers" in told
     assert told.endswith("split it into chats of 200 at most")
+
+
+def weighted(**marks):
+    """A chat of two answers, the first of which has marks."""
+    return {"messages": [ASK, {**SAY, **marks}, MORE, TOO]}
+
+
+@pytest.mark.parametrize("name", ["weight", "train", "training", "loss"])
+@pytest.mark.parametrize("mark", [0, 0.0, False, "0", "false", -0.0])
+def test_an_answer_that_is_marked_is_context_only(tmp_path, name, mark):
+    corpus = read(tmp_path, [weighted(**{name: mark})])
+    assert (corpus.outputs, corpus.dropped) == (["6"], 0)
+    # The mark is no part of the context: a template could print it.
+    assert corpus.examples[0].turn.before == (ASK, SAY, MORE)
+
+
+@pytest.mark.parametrize("name", ["weight", "train", "training", "loss"])
+@pytest.mark.parametrize("mark", [1, 1.0, True, "1", "true", None, float("nan")])
+def test_an_answer_is_learnt_whose_mark_is_one_or_missing(tmp_path, name, mark):
+    marked, plain = (read(tmp_path, [weighted(**m)]) for m in ({name: mark}, {}))
+    assert marked.examples == plain.examples
+
+
+def test_marks_of_other_roles_are_ignored_and_not_passed_on(tmp_path):
+    chat = [{**SYSTEM, "weight": 1}, {**ASK, "train": False}, {**SAY, "weight": 1}]
+    (example,) = read(tmp_path, [{"messages": chat}]).examples
+    assert example.turn.before == (SYSTEM, ASK)
+    assert example.turn.answer == SAY
+
+
+def test_marks_of_parts_count_if_they_agree(tmp_path):
+    off, on = ({"begin_offset": 0, "end_offset": 1, "train": train} for train in (False, True))
+    assert read(tmp_path, [weighted(train_detail=[off, off])]).outputs == ["6"]
+    assert read(tmp_path, [weighted(train_detail=[on])]).outputs == ["4", "6"]
+    assert read(tmp_path, [weighted(train_detail=[])]).outputs == ["4", "6"]
+    assert "answers are learnt whole" in message(
+        source(tmp_path, [weighted(train_detail=[on, off])])
+    )
+
+
+def test_a_chat_whose_answers_are_all_excluded_is_counted(tmp_path):
+    none = {"messages": [ASK, {**SAY, "weight": 0}]}
+    corpus = read(tmp_path, [none, {"messages": [ASK, SAY]}, none])
+    assert (corpus.outputs, corpus.dropped) == (["4"], 2)
+    alone = message(source(tmp_path, [none]))
+    assert "that is learnt" in alone
+    assert alone.endswith("give answers no weight or 1")
+
+
+def test_a_completion_may_be_excluded(tmp_path):
+    row = {"prompt": [ASK], "completion": [{**SAY, "weight": 0}, MORE, {**TOO, "weight": 1}]}
+    assert read(tmp_path, [row]).outputs == ["6"]
+
+
+def test_an_excluded_answer_enters_no_count(tmp_path):
+    given = source(tmp_path, [weighted(weight=0)])
+    for stream in (open_stream(given, "train"), load(given, "train")):
+        assert [output for _, output in scan(stream).rows] == ["6"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"conversations": [{"role": m["role"], "value": m["content"]} for m in CHAT]},
+        {"conversations": [{"from": m["role"], "content": m["content"]} for m in CHAT]},
+        {"messages": [{"speaker": m["role"].upper(), "text": m["content"]} for m in CHAT]},
+        {"dialog": CHAT},
+        {"dialogue": [{"from": m["role"], "value": m["content"]} for m in CHAT]},
+        {"conversation": [{"role": m["role"].title(), "content": m["content"]} for m in CHAT]},
+        {"chat": CHAT},
+        {"messages": [{"from": None, "value": None, **m} for m in CHAT]},
+        {"messages": {key: [m[key] for m in CHAT] for key in ("role", "content")}},
+        {"messages": json.dumps(CHAT)},
+    ],
+)
+def test_chats_are_the_same_under_every_name(tmp_path, row):
+    assert read(tmp_path, [row]).examples == read(tmp_path, [{"messages": CHAT}]).examples
+
+
+@pytest.mark.parametrize("name", ["gpt", "model", "bot", "Chatbot", "AI", "ASSISTANT"])
+def test_roles_of_answers_have_many_names(tmp_path, name):
+    assert read(tmp_path, [{"messages": [ASK, {"from": name, "value": "4"}]}]).outputs == ["4"]
+
+
+def test_a_column_of_text_is_no_chat_for_its_name(tmp_path):
+    row = {"chat": "hello", "input": "a", "output": "b"}
+    assert read(tmp_path, [row]).recognised == ""
+    assert "no column 'input'" in message(source(tmp_path, [{"chat": "hello", "answer": "b"}]))
+
+
+def called(arguments, **more):
+    call = {"type": "function", "function": {"name": "add", "arguments": arguments}}
+    return {"role": "assistant", "content": "", "tool_calls": [call], **more}
+
+
+def test_a_null_key_is_no_key_at_any_depth(tmp_path):
+    arguments = {"a": 1, "b": None, "c": {"d": None}, "e": [{"f": None}, None], "g": [], "h": {}}
+    chat = [ASK, called(arguments, name=None), {"role": "tool", "content": "3"}, SAY]
+    tools = [{"type": "function", "function": {"name": "add", "description": None}}]
+    (example,) = read(tmp_path, [{"messages": chat, "tools": tools}]).examples
+    made = example.turn.before[1]
+    assert made == called({"a": 1, "c": {}, "e": [{}, None], "g": [], "h": {}})
+    assert example.turn.tools == [{"type": "function", "function": {"name": "add"}}]
+
+
+def test_json_text_is_left_as_it_is(tmp_path):
+    """Nulls and fractions of zero in JSON text can be told apart, so they stay."""
+    text = '{"b": null, "a": 1.0}'
+    tools = '[{"function": {"default": null, "minimum": 0.0}}]'
+    row = {"messages": [ASK, called(text), {"role": "tool", "content": "3"}, SAY], "tools": tools}
+    as_parquet([row], tmp_path / "t.parquet")
+    for corpus in (read(tmp_path, [row]), load(Source(str(tmp_path / "t.parquet")), "train")):
+        turn = corpus.examples[0].turn
+        assert turn.before[1]["tool_calls"][0]["function"]["arguments"] == text
+        assert json.dumps(turn.tools) == tools
+
+
+def test_whole_numbers_are_integers_whatever_the_column(tmp_path):
+    rows = [
+        {"messages": [ASK, called({"a": value}), {"role": "tool", "content": "3"}, SAY]}
+        for value in (1, 2.5, -3, 2**52 + 1, 1e300)
+    ]
+    as_parquet(rows, tmp_path / "t.parquet")
+    wanted = read(tmp_path, rows)
+    found = load(Source(str(tmp_path / "t.parquet")), "train")
+    assert found.examples == wanted.examples
+    seen = [e.turn.before[1]["tool_calls"][0]["function"]["arguments"]["a"] for e in found.examples]
+    assert json.dumps(seen) == "[1, 2.5, -3, 4503599627370497, 1e+300]"
+
+
+def test_keys_of_a_map_are_keys_of_an_object(tmp_path):
+    kind = pa.list_(
+        pa.struct({"role": pa.string(), "content": pa.string(), "meta": pa.map_("string", "int8")})
+    )
+    chat = [{**ASK, "meta": [("b", 1), ("a", 2)]}, {**SAY, "meta": None}]
+    pq.write_table(pa.table({"messages": pa.array([chat], kind)}), tmp_path / "t.parquet")
+    (example,) = load(Source(str(tmp_path / "t.parquet")), "train").examples
+    assert example.turn.before == ({**ASK, "meta": {"b": 1, "a": 2}},)
+    assert example.turn.answer == SAY

@@ -4,7 +4,9 @@ import gc
 import gzip
 import json
 import os
+import re
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +188,109 @@ def test_a_template_that_writes_an_answer_otherwise_is_refused(tmp_path, qwen):
     odd = CHATML.replace("{{ m.role }}", "{{ 'ai' if m.role == 'assistant' else m.role }}")
     with pytest.raises(InputError, match="does not write the answer after its prompt"):
         written(tmp_path, [[USER, ANSWER]], with_template(qwen, odd))
+
+
+START = "<|im_start|>assistant\n"
+
+
+def thinking(tokenizer, added, answers=""):
+    """A template that ends its prompts with ``added``; ``answers`` writes those of an assistant."""
+    text = CHATML.replace(START + "{% endif %}", f"{START}{{{{ {added!r} }}}}{{% endif %}}")
+    assert text != CHATML
+    return with_template(tokenizer, text.replace("{{ m.content }}", answers or "{{ m.content }}"))
+
+
+# The last one drops reasoning, as templates do in earlier answers.
+STRIPS = "{{ m.content.split('</think>')[-1] }}"
+REASONS = (
+    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n{% endif %}"
+    "{{ m.content }}"
+)
+OPEN, EMPTY = "<think>\n", "<think>\n\n</think>\n\n"
+
+
+@pytest.mark.parametrize("added", [OPEN, EMPTY, "<think></think>", "tasc-", "[THINK]", " 4"])
+def test_what_a_template_adds_to_prompts_alone_stays_in_the_prompt(tmp_path, qwen, added):
+    changed = thinking(qwen, added)
+    corpus = written(tmp_path, [[USER, ANSWER, USER, ANSWER]], changed)
+    save_tokenizer(changed, tmp_path / "theirs")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    for prompt, before in zip(corpus.prompts, ([USER], [USER, ANSWER, USER]), strict=True):
+        expected = theirs.apply_chat_template(before, add_generation_prompt=True, tokenize=False)
+        assert prompt == expected
+        assert prompt.endswith(added)
+    assert (corpus.outputs, corpus.end) == (["4", "4"], "<|im_end|>")
+
+
+def test_reasoning_after_an_opened_block_is_learnt(tmp_path, qwen):
+    reasoned = {**ANSWER, "reasoning_content": "two and two"}
+    given = written(tmp_path, [[USER, reasoned]], thinking(qwen, OPEN, REASONS))
+    assert given.prompts[0].endswith(f"{START}<think>\n")
+    assert given.outputs == ["two and two\n</think>\n4"]
+    inside = {"role": "assistant", "content": "<think>\ntwo\n</think>\n4"}
+    assert written(tmp_path, [[USER, inside]], thinking(qwen, OPEN)).outputs == ["two\n</think>\n4"]
+
+
+def test_earlier_reasoning_that_a_template_drops_is_no_context(tmp_path, qwen):
+    answers = "{% if loop.last %}{{ m.content }}{% else %}" + STRIPS + "{% endif %}"
+    inside = {"role": "assistant", "content": "<think>\ntwo</think>4"}
+    corpus = written(tmp_path, [[USER, inside, USER, inside]], thinking(qwen, OPEN, answers))
+    assert corpus.outputs == ["two</think>4"] * 2
+    assert f"{START}4<|im_end|>" in corpus.prompts[1]
+    assert "two" not in corpus.prompts[1]
+
+
+@pytest.mark.parametrize(
+    ("added", "answers", "answer", "why"),
+    [
+        (OPEN, STRIPS, {"content": "<think>\ntwo</think>4"}, "not write the whole answer"),
+        (EMPTY, "", {"content": "<think>\ntwo</think>4"}, "the answer begins with '<think>"),
+        (OPEN, "", {"content": "<think>two</think>4"}, "the answer begins with '<think>two"),
+        (
+            OPEN,
+            "",
+            {"content": "4", "reasoning_content": "two"},
+            "the answer has reasoning_content",
+        ),
+        ("[a]", "[b]{{ m.content }}", {"content": "4"}, "does not write the answer after its"),
+    ],
+)
+def test_reasoning_that_cannot_follow_a_prompt_is_told_with_the_added_text(
+    tmp_path, qwen, added, answers, answer, why
+):
+    with pytest.raises(InputError, match=re.escape(why)) as caught:
+        written(tmp_path, [[USER, ANSWER | answer]], thinking(qwen, added, answers))
+    told = str(caught.value)
+    assert "\n" not in told
+    assert repr(added) in told or added == "[a]"
+    assert "--template" in told
+
+
+DATED = "{{ strftime_now('%d %b %Y %H:%M:%S.%f') }}\n" + CHATML
+
+
+def test_the_time_stands_still_in_a_run(tmp_path, qwen):
+    dated, now = with_template(qwen, DATED), datetime(2026, 2, 3, 4, 5, 6, 7)
+    corpus = read(tmp_path, [{"messages": [USER, ANSWER] * 3}])
+    template = ChatTemplate.of(dated, now)
+    prompts = template.apply(corpus).prompts
+    assert {prompt.split("\n")[0] for prompt in prompts} == {"03 Feb 2026 04:05:06.000007"}
+    assert template.date_note.endswith("2026-02-03 04:05, and prompts of another day differ")
+    assert ChatTemplate.of(qwen).date_note == ""
+    begun = datetime.now()
+    found = datetime.strptime(
+        ChatTemplate.of(dated).apply(corpus).prompts[0].split("\n")[0], "%d %b %Y %H:%M:%S.%f"
+    )
+    assert begun <= found <= datetime.now()
+
+
+def test_a_sample_is_known_by_its_input_whatever_writes_its_prompt(tmp_path, qwen):
+    corpus = read(tmp_path, [{"messages": [USER, ANSWER, USER, {**ANSWER, "content": "5"}]}])
+    one, other = with_template(qwen, DATED), thinking(qwen, OPEN)
+    for tokenizer in (one, other):
+        found = ChatTemplate.of(tokenizer).apply(corpus)
+        assert [e.id for e in found.examples] == [e.id for e in corpus.examples]
+    assert len({e.id for e in corpus.examples}) == 2
 
 
 def test_a_chat_that_the_template_refuses_is_told_in_one_line(tmp_path, qwen):

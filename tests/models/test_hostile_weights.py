@@ -1,7 +1,10 @@
 """Weights that lie elsewhere, are no safetensors, are damaged, or are of another model."""
 
 import fnmatch
+import shlex
 import shutil
+import subprocess
+import sys
 
 import huggingface_hub
 import pytest
@@ -70,6 +73,34 @@ def test_a_sharded_model_loads(tmp_path):
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     loaded = load_model(str(tmp_path)).state_dict()
     torch.testing.assert_close(loaded, model.state_dict(), rtol=0, atol=0)
+
+
+def test_shards_without_an_index_are_told_with_a_remedy_that_works(tmp_path):
+    model = pico.build_model()
+    model.save_pretrained(tmp_path, max_shard_size="100KB")
+    (tmp_path / "model.safetensors.index.json").unlink()
+    with pytest.raises(InputError, match=r"no model\.safetensors\.index\.json") as caught:
+        load_model(str(tmp_path))
+    command = str(caught.value).partition("write it in the model's folder: ")[2]
+    program = shlex.split(command)
+    assert program[:2] == ["python", "-c"]
+    subprocess.run([sys.executable, *program[1:]], cwd=tmp_path, check=True)
+    loaded = load_model(str(tmp_path)).state_dict()
+    torch.testing.assert_close(loaded, model.state_dict(), rtol=0, atol=0)
+
+
+def test_shards_that_are_missing_or_alone_are_told(tmp_path):
+    pico.build_model().save_pretrained(tmp_path, max_shard_size="100KB")
+    (tmp_path / "model.safetensors.index.json").unlink()
+    shards = sorted(tmp_path.glob("*.safetensors"))
+    shards[1].unlink()
+    with pytest.raises(InputError, match=r"numbers 2 are missing.*: download them again"):
+        load_model(str(tmp_path))
+    for shard in shards[2:]:
+        shard.unlink()
+    shards[0].rename(tmp_path / "model-00001-of-00001.safetensors")
+    with pytest.raises(InputError, match=r"rename it to model\.safetensors"):
+        load_model(str(tmp_path))
 
 
 def test_weights_linked_from_elsewhere_are_refused(base, tmp_path):

@@ -14,10 +14,18 @@ from tests.campaign.commands import Undisturbed
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
 
-HOSTILE = ("data", "exports", "files", "models", "options", "recipes", "templates", "tokenizers")
+HOSTILE = ("chats", "data", "exports", "files", "models", "options", "recipes", "templates")
+HOSTILE += ("tokenizers",)
 DISTURBED = {"killed": 3, "starved": 3, "together": 1, "stopped": 3}  # two runs or more in a case
 # Parts of a campaign's runs.
-PARTS = {**dict.fromkeys(HOSTILE, 4), **DISTURBED, "load": 2, "judge": 1, "lossless": 1}
+PARTS = {
+    **dict.fromkeys(HOSTILE, 4),
+    **DISTURBED,
+    "load": 2,
+    "judge": 1,
+    "lossless": 1,
+    "formats": 1,
+}
 Case = Callable[[Random, Path], tuple[str, list[str]]]
 
 
@@ -28,6 +36,7 @@ def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
     found |= {name: partial(getattr(faults, name), undisturbed) for name in DISTURBED}
     found |= {"load": partial(servers.load, seeds), "judge": partial(servers.judge, seeds)}
     found["lossless"] = partial(oracles.play, oracles.lossless)
+    found["formats"] = partial(oracles.play, oracles.formats)
     for i, case in enumerate(oracles.sampled()):
         found[f"sampling-{i}"] = partial(oracles.play, partial(oracles.sampling, case))
     return found

@@ -51,6 +51,23 @@ def lossless(rng: Random) -> str:
     return tried
 
 
+def formats(rng: Random) -> str:
+    """Chats are read from files of each format as they were made, without excluded answers."""
+    from tasc.data.corpus import load
+    from tasc.data.source import Source
+    from tests.data.random_chats import FORMATS, chats, expected
+
+    seed, count = rng.randrange(10**9), rng.choice((1, 20, 300))
+    rows = chats(count, seed)
+    known = [one for row in rows for one in expected(row)]
+    for name, write in FORMATS.items():
+        write(rows, Path(name))
+        turns = [example.turn for example in load(Source(f"./{name}"), "train").examples]
+        found = [([*turn.before, turn.answer], turn.tools) for turn in turns if turn]
+        assert found == known, f"{count} chats of {seed} in {name}"
+    return f"{count} chats of {seed} in {len(FORMATS)} formats"
+
+
 def sampled() -> list[tuple[str, str, str]]:
     """Return every (drafter, verifier, setting) whose distribution can be enumerated."""
     from tests.decoding import test_hetero_loop, test_sampling

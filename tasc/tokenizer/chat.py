@@ -136,7 +136,7 @@ class ChatTemplate:
         raise InputError(
             f"{self._path}: the chat template ends prompts with {added!r:.80}, but {wrong}: begin "
             "the answer's content with exactly that text, remove the reasoning, or pass "
-            "--template '{input}\n'"
+            "--template '{input}\\n'"
         )
 
     def _otherwise(self, whole: str) -> InputError:

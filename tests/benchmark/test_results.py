@@ -47,7 +47,7 @@ def test_the_file_is_as_the_schema_in_the_docs_says(results):
     written = json.loads(json.dumps(results.to_dict(), allow_nan=False))
     jsonschema.validate(written, schema.schema())
     assert BenchResults.model_validate(written) == results
-    assert written["version"] == 2
+    assert written["version"] == 3
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(written | {"more": 1}, schema.schema())
     del written["cells"][0]["outputs"][0]["steps"]

@@ -47,7 +47,7 @@ class QualityChange:
 class BenchResults(RunResult):
     """Models and methods on the same samples."""
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     """Version of this format."""
     task: Task
     settings: Settings

@@ -112,7 +112,7 @@ class LoadComparison(Record):
 class LoadResults(RunResult):
     """Servers measured side by side."""
 
-    version: Literal[3] = 3
+    version: Literal[4] = 4
     """Version of this format."""
     task: SplitTask
     settings: LoadSettings

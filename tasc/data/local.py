@@ -121,8 +121,13 @@ def _check_complete(path: str, found: Mapping[str, Sequence[Path]]) -> None:
 
 def read(source: Source, split: str) -> Table:
     """Read the source's columns of one split."""
-    parts = list(tables(source, split, _BATCH))
-    names, split = source.columns(), split_files(source.path, split)[1]
+    files, split = split_files(source.path, split)
+    return read_files(source, split, files)
+
+
+def read_files(source: Source, split: str, files: Sequence[Path]) -> Table:
+    """Read the source's columns of all files of one split."""
+    parts, names = list(span_tables(source, split, _spans(files), _BATCH)), source.columns()
     columns = {name: [v for part in parts for v in part.columns[name]] for name in names}
     rows = [(part, i) for part in parts for i in range(part.length)]
     offsets = [offset for part in parts for offset in part.offsets]
@@ -132,7 +137,11 @@ def read(source: Source, split: str) -> Table:
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
     """Read a split in tables of at most ``rows`` rows, so that it may be larger than memory."""
     files, split = split_files(source.path, split)
-    return span_tables(source, split, [Span(path, i) for i, path in enumerate(files)], rows)
+    return span_tables(source, split, _spans(files), rows)
+
+
+def _spans(files: Sequence[Path]) -> list[Span]:
+    return [Span(path, i) for i, path in enumerate(files)]
 
 
 def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) -> Iterator[Table]:
@@ -147,10 +156,17 @@ def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) ->
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
     """Return the columns of a split, and a function from a column to its first value."""
     files, split = split_files(source.path, split)
+    return peek_files(source, split, files)
+
+
+def peek_files(
+    source: Source, split: str, files: Sequence[Path]
+) -> tuple[list[str], Callable[[str], object]]:
+    """Do as ``peek`` for the files of a split."""
 
     def first(name: str) -> object:
         one = replace(source, input_column=name, output_column=name, template="{input}")
-        rows = (table.columns[name] for table in tables(one, split, 1))
+        rows = (table.columns[name] for table in span_tables(one, split, _spans(files), 1))
         return next((row[0] for row in rows if row), None)
 
     return _names(files[0]), first
@@ -172,6 +188,11 @@ def split_files(path: str, split: str) -> tuple[list[Path], str]:
     files = find_splits(path)
     name = choose_split(path, list(files), split)
     return files[name], name
+
+
+def has_format(path: str) -> bool:
+    """Whether the name of a file ends as one that is read here."""
+    return _format(Path(path)) is not None
 
 
 def _format(path: Path) -> str | None:

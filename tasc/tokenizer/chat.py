@@ -1,5 +1,6 @@
 """A tokenizer's chat template, with limits on its time and memory."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from tasc.tokenizer.loaded import LoadedTokenizer
 _CONFIG, _FILE, _OLD = "tokenizer_config.json", "chat_template.jinja", "chat_template.json"
 _PROBE = "tasc-probe"
 _REASONING = ("reasoning_content", "reasoning", "thinking")  # keys of a message
+_OPENING = re.compile(r"<[^<>]+>|\[[^][]+\]")  # a tag such as <think>
 _SECONDS = 10.0  # per chat
 _LONGEST = 4 << 20  # characters of a chat, which is encoded as one text
 _MEMORY = 1 << 30  # bytes per chat
@@ -125,11 +127,12 @@ class ChatTemplate:
             raise self._otherwise(whole)
         answer, content = whole[len(before) :], turn.output.strip()
         added, reasoned = prompt[len(before) :], {*_REASONING} & turn.answer.keys()
-        opening = added.strip()[: added.strip().find(">") + 1] or added.strip()
-        if content in answer and not reasoned and not answer.lstrip().startswith(opening):
+        opening = _OPENING.match(added.lstrip())
+        twice = bool(opening) and answer.lstrip().startswith(opening[0])
+        if content in answer and not reasoned and not twice:
             return len(before)
         wrong = "does not write the whole answer after it"
-        if answer.lstrip().startswith(opening):
+        if twice:
             wrong = f"the answer begins with {answer[: len(added) + 10]!r:.80}"
         elif reasoned:
             wrong = f"the answer has {min(reasoned)}, which the template does not write"

@@ -181,7 +181,7 @@ def _feather(rows: list[Chat], path: Path) -> None:
 
 
 def _saved(rows: list[Chat], path: Path) -> None:
-    datasets.Dataset.from_list(rows).save_to_disk(path, num_shards=2)
+    datasets.Dataset.from_list(rows).save_to_disk(path, num_shards=min(2, len(rows)))
 
 
 def _saved_splits(rows: list[Chat], path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,7 @@ def hub(monkeypatch):
     monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: None)
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: ["train", "dev"])
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: datasets.Dataset.from_list(ROWS))
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_, **__: None)
     return Source("someone/some-task")
 
 
@@ -193,6 +195,60 @@ def test_a_data_set_of_the_hub_is_read_like_a_file(hub):
     assert line.startswith("someone/some-task: no split 'test'; it has train, dev: ")
     line = message(Source(hub.path, "text"))
     assert "someone/some-task (train): no column 'text'; it has id, input, output: " in line
+
+
+ODD = ["007", "1.0", "1e3", "NA", "null", "None", "nan", "true", "2024-01-02"]
+ODD += ["2024-01-02T03:04:05"]
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A folder that `datasets` finds, and the Hub's client fetches files from."""
+    import datasets
+    import huggingface_hub
+    from huggingface_hub import HfApi
+
+    builder, names = datasets.load_dataset_builder, datasets.get_dataset_split_names
+    folder = tmp_path / "repository"
+
+    def remote(*_, **__):
+        found = builder(str(folder))
+        files = {
+            split: [f"hf://datasets/some/one@refs%2Fpr%2F1/{Path(name).name}" for name in listed]
+            for split, listed in found.config.data_files.items()
+        }
+        found.config.data_files = files
+        return found
+
+    def fetch(repository, name, repo_type, revision):
+        assert (repository, repo_type, revision) == ("some/one", "dataset", "refs/pr/1")
+        return str(folder / name)
+
+    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: None)
+    monkeypatch.setattr(datasets, "load_dataset_builder", remote)
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: names(str(folder)))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "json"])
+def test_outputs_of_the_hub_are_the_text_of_its_files(repository, kind):
+    """`datasets` 5.2.0 would make other types, and so other texts, of most of these columns."""
+    row = {f"c{i}": text for i, text in enumerate(ODD)}
+    for split in ("train", "test"):
+        rows = [{"input": f"{split} {i}", **row} for i in range(3)]
+        write(repository / f"{split}.{kind}", contents(kind, repository.parent, rows))
+    for name, text in row.items():
+        corpus = load(Source("some/one", output_column=name), "test")
+        assert corpus.outputs == [text] * 3
+        assert [e.input for e in corpus.examples] == ["test 0", "test 1", "test 2"]
+
+
+def test_chats_of_the_hub_are_recognised(repository):
+    chat = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    write(repository / "train.jsonl", jsonl([{"messages": chat}]))
+    corpus = load(Source("some/one"), "train")
+    assert (corpus.recognised, corpus.outputs) == ("chats", ["4"])
 
 
 def test_an_error_of_the_hub_is_one_line(hub, monkeypatch):

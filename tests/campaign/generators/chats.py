@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.campaign.mutate import ODD, mutate_json
+from tests.campaign.mutate import ODD, dumps, mutate_json
 from tests.campaign.seeds import Seeds
 from tests.data.random_chats import FORMATS, TEMPLATE, chats
 
 MARKS: tuple[Any, ...] = (*(0, 1, 0.0, 1.0, None, True, False, "0", "1", 0.5, -1, "much"), *ODD)
 _NAMES = {"role": ("role", "from", "speaker"), "content": ("content", "value", "text", "body")}
 _COLUMNS = ("messages", "messages", "conversations", "dialog", "chat")
+_UNHELD = (ValueError, OverflowError, TypeError, AttributeError, RecursionError)
 _ADDED = ("", "<think>\n", "<think></think>", "{{ strftime_now('%d %b %Y') }}")
 
 
@@ -59,9 +60,9 @@ def _row(rng: random.Random, row: dict[str, Any]) -> dict[str, Any]:
 def _written(rng: random.Random, rows: list[dict[str, Any]], sandbox: Path) -> Path:
     name = rng.choice([name for name in FORMATS if name != "typed.parquet"])
     # Arrow cannot hold every row.
-    with suppress(pa.ArrowException, ValueError, OverflowError, TypeError, AttributeError):
+    with suppress(pa.ArrowException, *_UNHELD):
         FORMATS[name](rows, sandbox / name)
         return sandbox / name
     lines = sandbox / "lines.jsonl"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines.write_text("".join(dumps(row) + "\n" for row in rows), encoding="utf-8")
     return lines

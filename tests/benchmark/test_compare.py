@@ -179,3 +179,36 @@ def test_steps_are_not_compared_between_limits_of_the_output(compared):
     found = compared(bench(settings={"max_new_tokens": 9}), bench(settings={"max_new_tokens": 1}))
     assert {change.what for change in found.changes} == {"exact_match", "micro_f1"}
     assert found.notes == ("max new tokens is 1, was 9: steps and speed are not compared",)
+
+
+def prompted(prompts, template="{input}\n"):
+    """A bench whose samples have these prompts, of which the first is stored."""
+    made = bench(first=len(prompts))
+    samples = [
+        sample.model_copy(update={"prompt_id": prompt, "prompt": prompt if i == 0 else None})
+        for i, (sample, prompt) in enumerate(zip(made.samples, prompts, strict=True))
+    ]
+    task = made.task.model_copy(update={"template": template})
+    return made.model_copy(update={"samples": tuple(samples), "task": task})
+
+
+def test_samples_with_other_prompts_are_compared_and_the_difference_is_shown(compared):
+    old, new = ([f"Today: {day} Nov. Play {i}" for i in range(40)] for day in (27, 28))
+    found = compared(prompted(old), prompted(new))
+    note = "40 of 40 prompts of the same samples differ ('28 Nov. Play 0', was '27 Nov. Play 0')"
+    assert found.notes[0].startswith(f"{note}: a chat template that writes the date")
+    assert {change.what for change in found.changes} >= {"exact_match", "steps", "speed"}
+    assert compared(prompted(old), prompted(old)).notes == ()
+
+
+def test_the_template_is_named_if_it_made_other_prompts(compared):
+    found = compared(prompted(["a", "b"], "{input}"), prompted(["Q: a", "Q: b"], "Q: {input}"))
+    assert "--template is 'Q: {input}', was '{input}'" in found.notes[0]
+    assert {change.what for change in found.changes} == {"exact_match", "micro_f1"}
+
+
+def test_samples_whose_expected_outputs_differ_are_refused(compared):
+    new = bench()
+    samples = [sample.model_copy(update={"reference": "other"}) for sample in new.samples]
+    with pytest.raises(InputError, match="other expected outputs, .* one chat template"):
+        compared(bench(), new.model_copy(update={"samples": tuple(samples)}))

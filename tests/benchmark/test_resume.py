@@ -125,3 +125,43 @@ def test_resume_takes_the_same_command_and_refuses_another(capsys, tmp_path, mon
     )
     assert (resumed["resumed_turns"], whole["resumed_turns"]) == (4, 0)
     assert without_times(resumed["cells"]) == without_times(whole["cells"])
+
+
+DATED = (
+    "{{ strftime_now('%S.%f') }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def test_a_resumed_bench_has_the_date_of_its_first_run(tmp_path, capsys, monkeypatch):
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    write(tmp_path / "chats.jsonl", [{"messages": chat}] * 6)
+    base = make_base(tmp_path / "m")
+    config = base / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"chat_template": DATED}))
+    command = ["bench", tmp_path / "chats.jsonl", "--split", "train", "--model", base]
+    command += ["--method", "ar", "--max-new-tokens", 2, "--warmup", 0]
+    decode, ran, prompts = matrix.decode, [], []
+
+    def interrupted(cell, *arguments):
+        prompts.append([prompt.tolist() for prompt in cell.prompts])
+        ran.append(1)
+        if len(ran) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return decode(cell, *arguments)
+
+    monkeypatch.setattr(matrix, "decode", interrupted)
+    monkeypatch.setattr(lossless, "decode", decode)
+    out = ["--output", tmp_path / "out"]
+    assert tasc(capsys, *command, *out)[0] == 130
+    code, _, err = tasc(capsys, *command, *out, "--resume")
+    assert (code, "the chat template may write the date" in err) == (0, True)
+    assert all(prompt == prompts[0] for prompt in prompts)
+    ended = len(prompts)
+    assert tasc(capsys, *command, "--output", tmp_path / "new")[0] == 0
+    assert prompts[ended] != prompts[0]  # another run, another time
+    ids = [
+        [s["id"] for s in json.loads((tmp_path / name / "results.json").read_text())["samples"]]
+        for name in ("out", "new")
+    ]
+    assert ids[0] == ids[1]

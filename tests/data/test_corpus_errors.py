@@ -3,12 +3,15 @@
 import gzip
 import json
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
+from pyarrow import ipc
 
 from tasc.data import lines
-from tasc.data.corpus import precheck
+from tasc.data.corpus import load, precheck
 from tasc.data.source import Source
 from tasc.errors import InputError
 from tests.cli import refused
@@ -271,3 +274,64 @@ def test_odd_characters_are_kept_as_they_are(tmp_path):
     for name in ("t.jsonl", "t.json"):
         data = json.dumps([row] if name == "t.json" else row).encode()
         assert pairs(write(tmp_path / name, b"\xef\xbb\xbf" + data)) == [tuple(row.values())]
+
+
+def saved(folder, rows):
+    Dataset.from_list(rows).save_to_disk(folder)
+    return folder
+
+
+def test_a_folder_of_save_to_disk_is_read_or_told_what_it_lacks(tmp_path):
+    rows = [{"input": "a", "output": "1"}, {"input": "b", "output": "2"}]
+    alone = saved(tmp_path / "alone", rows)
+    assert load(Source(str(alone)), "train").outputs == ["1", "2"]
+    for split in ("train", "validation"):
+        saved(tmp_path / "both" / split, rows[split == "validation" :])
+    listed = tmp_path / "both" / "dataset_dict.json"
+    listed.write_text('{"splits": ["train", "validation"]}')
+    assert load(Source(str(listed.parent)), "valid").outputs == ["2"]
+    assert "no split 'test'; it has train, validation" in message(
+        Source(str(listed.parent)), "test"
+    )
+    for text, why in (
+        ('{"splits": ["../alone"]}', "lists no splits"),
+        ('{"splits": []}', "lists no splits"),
+        ("[]", "is a JSON list"),
+        ('{"splits": ["gone"]}', "has no state.json"),
+    ):
+        listed.write_text(text)
+        assert why in message(Source(str(listed.parent)))
+    state = alone / "state.json"
+    for text, why in (
+        ('{"_data_files": [{"filename": "../x.arrow"}]}', "lists no data files"),
+        ('{"_data_files": [{"filename": "gone.arrow"}]}', "is missing"),
+        ("{}", "lists no data files"),
+    ):
+        state.write_text(text)
+        assert why in message(Source(str(alone)))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 9, 100, 400, -20])
+def test_a_damaged_arrow_file_is_one_line(tmp_path, cut):
+    rows = [{"input": f"{i}", "output": "x" * i} for i in range(40)]
+    whole = next(saved(tmp_path / "saved", rows).glob("*.arrow")).read_bytes()
+    path = write(tmp_path / "t.arrow", whole[:cut])
+    try:
+        load(Source(path), "train")  # a stream may end after any batch
+    except InputError as error:
+        assert "\n" not in str(error)
+        assert "t.arrow" in str(error)
+    else:
+        assert cut == -20
+
+
+def test_an_arrow_file_with_offsets_beyond_its_texts_is_refused(tmp_path):
+    table = pa.table({"input": ["aa", "bb"], "output": ["cc", "dd"]})
+    with ipc.new_file(str(tmp_path / "t.arrow"), table.schema) as file:
+        file.write_table(table)
+    whole = (tmp_path / "t.arrow").read_bytes()
+    offsets = np.array([0, 2, 4], np.int32).tobytes()
+    assert whole.count(offsets) == 2
+    bad = np.array([0, 2, 2**30], np.int32).tobytes()
+    write(tmp_path / "t.arrow", whole.replace(offsets, bad))
+    assert "invalid ARROW" in message(Source(str(tmp_path / "t.arrow")))

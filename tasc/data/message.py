@@ -88,10 +88,12 @@ def as_rows(value: object) -> object:
             return json.loads(value)
         except (ValueError, RecursionError):
             return value
-    lists = list(value.values()) if isinstance(value, Mapping) else [None]
-    if all(isinstance(entries, list) for entries in lists) and len(set(map(len, lists))) == 1:
-        return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    lists = [entries for entries in value.values() if isinstance(entries, list)]
+    if len(lists) < len(value) or len({len(entries) for entries in lists}) != 1:
+        return value
+    return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def _is_null(value: object) -> bool:

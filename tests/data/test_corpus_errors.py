@@ -311,18 +311,12 @@ def test_a_folder_of_save_to_disk_is_read_or_told_what_it_lacks(tmp_path):
         assert why in message(Source(str(alone)))
 
 
-@pytest.mark.parametrize("cut", [0, 1, 9, 100, 400, -20])
+@pytest.mark.parametrize("cut", [0, 1, 9, 100, 400])
 def test_a_damaged_arrow_file_is_one_line(tmp_path, cut):
     rows = [{"input": f"{i}", "output": "x" * i} for i in range(40)]
     whole = next(saved(tmp_path / "saved", rows).glob("*.arrow")).read_bytes()
     path = write(tmp_path / "t.arrow", whole[:cut])
-    try:
-        load(Source(path), "train")  # a stream may end after any batch
-    except InputError as error:
-        assert "\n" not in str(error)
-        assert "t.arrow" in str(error)
-    else:
-        assert cut == -20
+    assert message(Source(path)).startswith(f"{path}: invalid ARROW: ")
 
 
 def test_an_arrow_file_with_offsets_beyond_its_texts_is_refused(tmp_path):

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from tasc.data.chat import Message, Turn
+from tasc.data.chat import Turn
 from tasc.data.corpus import Corpus, Example
 from tasc.data.foreign import one_line, text_of
+from tasc.data.message import Message
 from tasc.errors import InputError
 from tasc.tokenizer.forked import Forked
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -128,7 +129,7 @@ class ChatTemplate:
         answer, content = whole[len(before) :], turn.output.strip()
         added, reasoned = prompt[len(before) :], {*_REASONING} & turn.answer.keys()
         opening = _OPENING.match(added.lstrip())
-        twice = bool(opening) and answer.lstrip().startswith(opening[0])
+        twice = opening is not None and answer.lstrip().startswith(opening[0])
         if content in answer and not reasoned and not twice:
             return len(before)
         wrong = "does not write the whole answer after it"

@@ -108,7 +108,7 @@ def test_outputs_are_compared_with_those_of_an_earlier_run(capsys, task, tmp_pat
 def test_outputs_are_compared_with_those_of_a_bench(task, save):
     texts = [row["output"] for row in ROWS]
     bench = make_results(said("m", [*texts[:-1], "else"], [1.0] * 12), references=tuple(texts))
-    samples = tuple(map(Sample.of, load(Source(str(task)), "train").examples))
+    samples = tuple(map(Sample.of, load(Source(str(task)), "test").examples))
     bench = bench.model_copy(update={"samples": samples})
     with serving(Behaviour()) as url:
         equal = measure(task, url, reference=save("b", bench)).cells[0].equal

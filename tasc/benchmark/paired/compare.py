@@ -139,7 +139,7 @@ def _check_references(old: BenchResults, new: BenchResults) -> None:
         texts = [f"{sample.reference[-60:]!r}" for sample in found]
         raise InputError(
             f"the same sample has other expected outputs, {texts[0]} and {texts[1]}, as chat "
-            "templates write them: compare benches of models with one chat template"
+            "templates write them: run both benches with models of one chat template"
         )
 
 

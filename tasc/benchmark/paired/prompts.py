@@ -31,11 +31,10 @@ def different(before: Sequence[str], after: Sequence[str]) -> int:
 def _differences(old: BenchResults, new: BenchResults) -> Iterator[str]:
     """Yield the first differing words of the prompts that are stored."""
     for first, second in zip(old.samples, new.samples, strict=True):
-        both = first.prompt, second.prompt
-        if both[0] is None or both[1] is None or both[0] == both[1]:
+        was, now = first.prompt, second.prompt
+        if was is None or now is None or was == now:
             continue
-        at = len(commonprefix(both))  # noqa: RUF071 - texts, not paths
-        begin = max(both[0].rfind(" ", 0, at), both[0].rfind("\n", 0, at)) + 1
-        begin = max(begin, at - _SHOWN)
-        words = [text[begin : begin + _SHOWN] for text in both if text is not None]
-        yield f" ({words[1]!r}, was {words[0]!r})"
+        at = len(commonprefix([was, now]))  # noqa: RUF071 - texts, not paths
+        begin = max(was.rfind(" ", 0, at), was.rfind("\n", 0, at), at - _SHOWN) + 1
+        words = [text[begin : begin + _SHOWN] for text in (now, was)]
+        yield f" ({words[0]!r}, was {words[1]!r})"

@@ -9,6 +9,7 @@ from tasc.commands.starter import fit
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
 from tasc.errors import InputError
+from tasc.progress import silent
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def fitted(monkeypatch):
     def within(hours, decoding, count=4000):
         monkeypatch.setattr(fit, "_measure", lambda *_: (0.5, decoding))
         corpus = Corpus(Source(path="x"), "train", (Example("a", "b", "a"),) * count, "")
-        return fit.within(fit.Fit("1e-3", "none", 64), hours, "model", None, corpus, 500)
+        return fit.within(fit.Fit("1e-3", "none", 64), hours, "model", None, corpus, 500, silent)
 
     return within
 

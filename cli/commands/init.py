@@ -4,11 +4,13 @@ from tasc.commands.starter.write import InitOptions, start_recipe
 
 from .._console import print_json, say
 from .._derive import RunFlags
+from .._progress import show_progress
 
 
 def run(options: InitOptions, flags: RunFlags) -> None:
     """Write a recipe and print its path."""
-    made = start_recipe(options)
+    with show_progress() as progress:
+        made = start_recipe(options, progress)
     if flags.json:
         print_json(made.to_dict())
         return

@@ -55,7 +55,30 @@ def measure(target: Target, *, seconds: float = 2.0) -> CostModel:
     return replace(_model(sizes, np.median(turns, axis=0), after, context), turns=each)
 
 
-def _timer(target: Target, context: int, largest: int) -> Callable[[int], float]:
+def busy_clock(device: torch.device) -> Callable[[], float]:
+    """Return a clock that other work on the machine does not advance, as far as possible.
+
+    On a CPU it counts the processor time of the calling thread, which takes part in every parallel
+    routine: on an idle machine that is the time that passes. Elsewhere it is the time that passes.
+    """
+    return time.thread_time if device.type == "cpu" else time.perf_counter
+
+
+def token_seconds(target: Target) -> float:
+    """Return the seconds of a forward over one token, by ``busy_clock``.
+
+    It is a median over ``_MOST_TURNS`` forwards. ``target`` loses its sequence.
+    """
+    context = min(CONTEXT, (target.max_positions or CONTEXT + 1) - 1)
+    once = _timer(target, context, 1, busy_clock(target.device))
+    once(1)  # the first call may allocate
+    with native_threads(target.model):
+        return float(np.median([once(1) for _ in range(_MOST_TURNS)]))
+
+
+def _timer(
+    target: Target, context: int, largest: int, clock: Callable[[], float] = time.perf_counter
+) -> Callable[[int], float]:
     """Read ``context`` tokens; return a function from a size up to ``largest`` to its seconds."""
     tokens = target.any_tokens(context + largest)
     head = target.head
@@ -64,12 +87,12 @@ def _timer(target: Target, context: int, largest: int) -> Callable[[int], float]
 
     def once(size: int) -> float:
         forward = partial(target.score, [1], [(tokens[: size - 1], chain[: size - 1])])
-        begin = time.perf_counter()
+        begin = clock()
         if head is None:
             forward()[0].max(-1).indices.cpu()  # argmax is slower in bfloat16
         else:
             head.top(forward, [size], SUCCESSORS)
-        return time.perf_counter() - begin
+        return clock() - begin
 
     return once
 

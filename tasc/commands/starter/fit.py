@@ -1,6 +1,5 @@
 """Fitting a recipe to the machine, the model and the data."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from tasc.commands.context import unwritten
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.options.texts import SHARE
+from tasc.progress import Progress
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -74,7 +74,13 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
 
 
 def within(
-    made: Fit, hours: float, model: str, tokenizer: LoadedTokenizer, corpus: Corpus, validation: int
+    made: Fit,
+    hours: float,
+    model: str,
+    tokenizer: LoadedTokenizer,
+    corpus: Corpus,
+    validation: int,
+    progress: Progress,
 ) -> Fit:
     """Choose the training and test examples and the epochs that ``hours`` allow on this machine.
 
@@ -83,7 +89,7 @@ def within(
     Decoding stops when the rest is over: outputs may be longer than the references.
     Raises InputError if the time is too short.
     """
-    training, decoding = _measure(made, model, tokenizer, corpus)
+    training, decoding = _measure(made, model, tokenizer, corpus, progress)
     _, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
     tested = float(outputs.mean()) * decoding * _BENCH  # seconds of a test example
     seconds = 3600 * hours * _SPARE
@@ -143,32 +149,41 @@ def _room(lengths: Sequence[int] | np.ndarray, least: int, most: int) -> int:
 
 
 def _measure(
-    made: Fit, model: str, tokenizer: LoadedTokenizer, corpus: Corpus
+    made: Fit, model: str, tokenizer: LoadedTokenizer, corpus: Corpus, progress: Progress
 ) -> tuple[float, float]:
-    """Return the seconds of training on an example, and of decoding a token."""
+    """Return the seconds of training on an example, and of decoding a token.
+
+    Other work on the machine hardly changes them: see ``busy_clock``.
+    """
     import torch
 
-    from tasc.benchmark.predict import cost_of
-    from tasc.models.load import load_model
+    from tasc.models.cost import busy_clock, token_seconds
+    from tasc.models.load import load_model, load_to_decode
+    from tasc.models.static import target_for
     from tasc.training.adapters import lora
     from tasc.training.adapters.options import AdapterOptions
     from tasc.training.core.batch import collate, encode_examples
     from tasc.training.core.precision import multiplies_in_bfloat16
     from tasc.training.objectives.language import summed_loss
 
+    progress("measure decoding", 0, 0)
+    # As bench will decode
+    decoding = token_seconds(target_for(load_to_decode(model, "auto", "auto", tokenizer)))
+    progress("load the model to measure training", 0, 0)
     corpus = _written(corpus, tokenizer)
     examples = encode_examples(tokenizer, corpus.prompts, corpus.outputs, made.max_length)
-    decoding = cost_of(model, "auto", "auto", tokenizer).seconds[0]  # as bench will decode
     loaded = load_model(model, device="auto", quantize=made.quantize)  # type: ignore[arg-type]
     rows = np.unique(examples.tokens).tolist()
     trained = lora.attach(loaded, rows, AdapterOptions()).train()
     bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
+    clock = busy_clock(loaded.device)
     order = np.argsort(examples.lengths)
     typical = [order[len(order) * i // 4 :][: made.batch_size] for i in (2, 1, 2, 3)]
     seconds = []
-    for indices in typical:  # the first one allocates
-        begin = time.perf_counter()
+    for step, indices in enumerate(typical):  # the first one allocates
+        progress("measure training", step, len(typical))
+        begin = clock()
         batch = collate(examples, indices).to(loaded.device)
         torch.autograd.backward(summed_loss(trained, batch, bfloat16=bfloat16))
-        seconds.append((time.perf_counter() - begin) / len(indices))
+        seconds.append((clock() - begin) / len(indices))
     return float(np.mean(seconds[1:])), decoding

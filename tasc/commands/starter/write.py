@@ -25,6 +25,7 @@ from tasc.options.command import CommandOptions
 from tasc.options.fields import MODEL, Seed, as_value_error
 from tasc.options.references import expand_user, resolve_model
 from tasc.options.task import Data, Task, as_task, is_task_file
+from tasc.progress import Progress, silent
 from tasc.report.html import plain_template
 from tasc.report.record import Report
 from tasc.tokenizer.chat import ChatTemplate
@@ -88,7 +89,7 @@ class Started(Report):
     """Share of held-out outputs that satisfy it."""
 
 
-def start_recipe(options: InitOptions) -> Started:
+def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     """Write a recipe, and the splits that the data do not have.
 
     Raises InputError if the data cannot be read or are too few, or what would be written is there.
@@ -101,6 +102,7 @@ def start_recipe(options: InitOptions) -> Started:
     _check_free(recipe, "another file with --recipe")
     if not recipe.parent.is_dir():
         raise InputError(f"{recipe.parent} is not a folder: create it, or give another --recipe")
+    progress("read the data", 0, 0)
     source, how, existing = _source(options)
     given = Path(options.source.written["path"])
     task = given if is_task_file(str(given)) else recipe.parent / "task.yaml"
@@ -117,9 +119,10 @@ def start_recipe(options: InitOptions) -> Started:
     held_out = {name: len(lines) for name, lines in held.items()}
     here = is_local(source.path) or source.path.startswith(BUILTIN)
     corpus = load(source, "train") if here else None
+    progress("find what the outputs have in common", 0, 0)
     inferred = _inferred(options, source, corpus) if task != given else None
     data = _data(options, source, folder if held else None, inferred)
-    texts = _texts(options, source, data, how, held_out, corpus)
+    texts = _texts(options, source, data, how, held_out, corpus, progress)
     files = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
     written = [recipe] if task == given else [recipe, task]
     files |= zip(written, texts, strict=False)
@@ -208,7 +211,11 @@ def _parameters(model: str | None) -> float:
 
 
 def _fit(
-    options: InitOptions, source: Source, corpus: Corpus | None, held_out: dict[str, int]
+    options: InitOptions,
+    source: Source,
+    corpus: Corpus | None,
+    held_out: dict[str, int],
+    progress: Progress,
 ) -> Fit:
     """Choose the options of the steps. ``held_out`` counts the rows of splits to be written."""
     known = options.model is not None and _parameters(options.model) < math.inf
@@ -224,7 +231,7 @@ def _fit(
     rows = held_out.get("validation", 0)
     if "validation" in splits(source):
         rows = len(load(source, "validation").examples)
-    return within(made, options.hours, options.model, tokenizer, corpus, min(rows, 1000))
+    return within(made, options.hours, options.model, tokenizer, corpus, min(rows, 1000), progress)
 
 
 def _name(source: Source) -> str:
@@ -240,6 +247,7 @@ def _texts(
     how: str,
     held_out: dict[str, int],
     corpus: Corpus | None,
+    progress: Progress,
 ) -> list[str]:
     """Fill in the templates: values as YAML, and texts of comments as one line."""
     recipe, given = Path(options.recipe), options.source.written["path"]
@@ -261,7 +269,7 @@ def _texts(
         "model": None if model is None else _value(model),
         "hours": options.hours and f"{options.hours:g} h",
         "validates": "validation" in (held_out or splits(source)),
-        "fit": _fit(options, source, corpus, held_out),
+        "fit": _fit(options, source, corpus, held_out, progress),
         "chat": source.chat,
         "export": supported_export(tokenizer) if tokenizer else "pretoken",
         # Whether every output is one short word; never for chats and data on the Hub.

@@ -165,6 +165,17 @@ def decoding_dtype(dtype: DecodingDtype, device: Device) -> Dtype:
     return "bfloat16" if device_has_bfloat16(torch.device("cpu")) else "float32"
 
 
+def training_dtype(dtype: Dtype, device: Device) -> Dtype:
+    """Return the dtype to train in: with "auto", float32 on a CPU that cannot multiply bfloat16.
+
+    Such a CPU emulates the products of a bfloat16 checkpoint, 20 times as slowly (SmolLM2-135M with
+    AVX2). Merged weights are not affected: adapters are merged into the checkpoint as it is.
+    """
+    cpu = resolve_device(device) == "cpu"
+    emulated = cpu and not device_has_bfloat16(torch.device("cpu"))
+    return "float32" if dtype == "auto" and emulated else dtype
+
+
 def load_to_decode(
     path: str,
     dtype: DecodingDtype,

@@ -12,7 +12,7 @@ from tasc.errors import InputError
 from tasc.models.attention import check_stateless
 from tasc.models.draft_head import DraftHead, new_head
 from tasc.models.folder.quiet import quiet
-from tasc.models.load import device_has_bfloat16, load_model
+from tasc.models.load import device_has_bfloat16, load_model, training_dtype
 from tasc.progress import Progress, silent
 from tasc.report.record import Reported
 from tasc.tokenizer.loaded import load_tokenizer
@@ -60,7 +60,8 @@ def train_head(
     options.check(held_out=validation is not None)
     progress("loading the model", 0, 0)
     tokenizer = load_tokenizer(model_path)
-    model = load_model(model_path, options.dtype, options.device, tokenizer=tokenizer)
+    dtype = training_dtype(options.dtype, options.device)
+    model = load_model(model_path, dtype, options.device, tokenizer=tokenizer)
     model.requires_grad_(False)
     check_stateless(model)
     length = longest_example(model, options.max_length)

@@ -16,7 +16,7 @@ from tasc.errors import InputError
 from tasc.models.embeddings import NewEmbedding, extend_embeddings, keep_rows, output_head
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.vocabulary import check_tokens
-from tasc.models.load import check_model, load_model
+from tasc.models.load import check_model, load_model, training_dtype
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.training import processes
@@ -87,7 +87,8 @@ def _finetune(
 def _loaded(start: Start, options: FinetuneOptions, tokenizer: LoadedTokenizer) -> PreTrainedModel:
     merged = options.merge or start.kept is not None
     check_model(start.model, whole=merged or options.adapter == "none")
-    model = load_model(start.model, options.dtype, options.device, options.quantization)
+    dtype = training_dtype(options.dtype, options.device)
+    model = load_model(start.model, dtype, options.device, options.quantization)
     if start.kept is not None:
         keep_rows(model, start.kept)
     rows = model.get_input_embeddings().weight.shape[0]

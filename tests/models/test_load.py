@@ -147,3 +147,19 @@ def test_a_mixture_that_reports_its_router_still_scores_trees(tmp_path):
     folder = pico.make_model(tmp_path, "mixtral", output_router_logits=True)
     model = load_model(str(folder))
     assert model(input_ids=torch.ones(1, 2, dtype=torch.int64)).router_logits is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "multiplies", "expected"),
+    [
+        ("auto", True, "auto"),
+        ("auto", False, "float32"),
+        ("bfloat16", False, "bfloat16"),
+        ("float32", True, "float32"),
+    ],
+)
+def test_bfloat16_is_not_emulated_in_training_unless_asked_for(
+    monkeypatch, dtype, multiplies, expected
+):
+    monkeypatch.setattr(load, "device_has_bfloat16", lambda _device: multiplies)
+    assert load.training_dtype(dtype, "cpu") == expected

@@ -19,6 +19,7 @@ _LARGE_RATE = 2e-4
 _LARGE = 10**8  # parameters from which 4 bits save memory
 _READ = 2000  # examples whose lengths are counted
 _MICRO_BATCH = 2048  # tokens
+_MEASURED = 512  # tokens of a measured batch: more take no less time each
 _STEPS = 250  # of the optimizer: the fewest for batches of more than 8 examples
 _NEW_TOKENS = 64, 2048  # the least and the most
 _UNSEEN = 150  # assumed tokens per output if the data cannot be read
@@ -158,7 +159,7 @@ def _measure(
     import torch
 
     from tasc.models.cost import busy_clock, token_seconds
-    from tasc.models.load import load_model, load_to_decode
+    from tasc.models.load import Quantization, load_model, load_to_decode, training_dtype
     from tasc.models.static import target_for
     from tasc.training.adapters import lora
     from tasc.training.adapters.options import AdapterOptions
@@ -172,13 +173,16 @@ def _measure(
     progress("load the model to measure training", 0, 0)
     corpus = _written(corpus, tokenizer)
     examples = encode_examples(tokenizer, corpus.prompts, corpus.outputs, made.max_length)
-    loaded = load_model(model, device="auto", quantize=made.quantize)  # type: ignore[arg-type]
+    quantize: Quantization = made.quantize  # type: ignore[assignment]
+    loaded = load_model(model, training_dtype("auto", "auto"), "auto", quantize)
     rows = np.unique(examples.tokens).tolist()
     trained = lora.attach(loaded, rows, AdapterOptions()).train()
     bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
     clock = busy_clock(loaded.device)
     order = np.argsort(examples.lengths)
-    typical = [order[len(order) * i // 4 :][: made.batch_size] for i in (2, 1, 2, 3)]
+    usual = max(int(np.median(examples.lengths)), 1)
+    size = min(made.batch_size, -(-_MEASURED // usual))
+    typical = [order[len(order) * i // 4 :][:size] for i in (2, 1, 2, 3)]
     seconds = []
     for step, indices in enumerate(typical):  # the first one allocates
         progress("measure training", step, len(typical))

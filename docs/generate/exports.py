@@ -1,6 +1,6 @@
 """The table of engines that models are exported to, from the registry that the program uses."""
 
-from site_tables import markdown
+from docs.generate import markdown
 from tasc.environment import DISTRIBUTION
 from tasc.serving.table import EXPORTS
 

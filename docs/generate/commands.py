@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from tasc_cli.main import app
 from typer.main import get_command
 
-from site_tables import markdown
+from docs.generate import markdown
 from tasc.commands.registry import STEPS, step_options
 from tasc.commands.steps import find, names
 
@@ -23,7 +23,7 @@ def overview(_block: str) -> str:
         ["command", "what it does"],
         [
             [
-                f"[`tasc {name}`](root:guide/tasc-{name}.md)",
+                f"[`tasc {name}`](root:docs/guide/tasc-{name}.md)",
                 (command.help or "").partition("\n\n")[0],
             ]
             for name, command in COMMANDS.items()
@@ -35,7 +35,7 @@ def options(_block: str) -> str:
     """Return the options of all commands: those that most share, then each command's own."""
     shared = _shared()
     first = [flag for flag in COMMANDS["analyze"].params if flag.name in shared]
-    parts = ["## Most commands { #shared }", _table([_flag_line(flag) for flag in first])]
+    parts = ["## Shared options", _table([_flag_line(flag) for flag in first])]
     return "\n\n".join([*parts, *(_command(name, shared) for name in COMMANDS)])
 
 
@@ -55,10 +55,10 @@ def _command(name: str, shared: set[str]) -> str:
         if field not in shared and field != "source":
             lines.append(_line(field, info, flag))
     lines += [_flag_line(p) for key, p in flags.items() if key not in used | shared]
-    also = "[Shared options](#shared)." if shared & set(flags) else ""
+    also = "[Shared options](#shared-options)." if shared & set(flags) else ""
     table = _table(lines) if lines else ""
     return "\n\n".join(
-        filter(None, [f"## tasc {name} {{ #tasc-{name} }}", typed.help or "", table, also])
+        filter(None, [f"## tasc {name}", typed.help or "", table, also])
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from site_tables import markdown
+from docs.generate import markdown
 from tasc.benchmark.metrics import JUDGE, METRICS, bert, find, structured
 from tasc.benchmark.metrics.metric import Metric
 from tasc.decoding.drafters.table import METHODS, Entry

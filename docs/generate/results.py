@@ -1,6 +1,6 @@
 """Tables of results: a page names a file and the columns to show, the file has the figures.
 
-A block is YAML with these keys.
+The text of a block is YAML with these keys.
 
 - ``file``: one name in ``benchmarks/results``, or several.
 - ``each``: the path of the items that become lines, as ``results.*.auto``. A ``*`` stands for every
@@ -11,9 +11,6 @@ A block is YAML with these keys.
   ``sum``, ``min``, ``max``, ``count`` or ``range`` of several numbers, or ``/`` and the path of a
   divisor; then a format as ``.2f``, ``,`` or ``.0%``.
 - ``where``: heading to the text, or texts, of the cells whose lines are shown.
-
-A summary is a list of such blocks. Each is one line: ``topic``, and a ``text`` in which ``{name}``
-is the column of that name, or its lowest and highest value where ``each`` matches several items.
 """
 
 import json
@@ -23,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from site_tables import markdown
+from docs.generate import markdown
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "results"
 
@@ -44,22 +41,6 @@ def table(block: str) -> str:
     return "\n\n".join([shown, *origins(files)])
 
 
-def summary(block: str) -> str:
-    """Return a table with one line per topic, and the commit of its files.
-
-    Raises:
-        KeyError: a column names a figure that the file does not contain.
-    """
-    lines = []
-    for query in yaml.safe_load(block):
-        files = _read(query)
-        columns = zip(*_lines(query, files), strict=True)
-        figures = dict(zip(query["columns"], map(_spread, columns), strict=True))
-        commits = {found["environment"]["git"].rstrip("+") for found in files.values()}
-        lines.append([query["topic"], query["text"].format(**figures), ", ".join(sorted(commits))])
-    return markdown.table(["Topic", "Result", "Commit"], lines)
-
-
 def _read(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
     names = [query["file"]] if isinstance(query["file"], str) else query["file"]
     return {name: json.loads((FOLDER / name).read_text()) for name in names}
@@ -76,14 +57,6 @@ def _lines(query: dict[str, Any], files: dict[str, dict[str, Any]]) -> list[list
     if not shown:
         raise KeyError(f"{[*files]}: no line matches the block: {query}")
     return shown
-
-
-def _spread(cells: Sequence[str]) -> str:
-    """Return the value that all cells have, or else the lowest and the highest one."""
-    if len(set(cells)) == 1:
-        return cells[0]
-    ordered = sorted(cells, key=lambda text: float(text.strip("+%").replace(",", "")))
-    return f"{ordered[0]} – {ordered[-1]}"
 
 
 def lines_of(held: Any, each: str) -> Iterator[Line]:  # noqa: ANN401
@@ -175,30 +148,30 @@ def _wanted(cells: dict[str, str], asked: dict[str, Any]) -> bool:
 
 
 def origins(files: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Yield machine, versions, conditions and commands of files, grouped where they agree."""
-    alike: dict[str, list[str]] = {}
-    for name, held in files.items():
-        command = held["command"]  # as typed, or a list of arguments
+    """Yield a fold for files that were measured alike: versions, conditions and commands."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, content in files.items():
+        command = content["command"]  # as typed, or a list of arguments
         if not isinstance(command, str):
             command = " ".join(f'"{part}"' if " " in part else part for part in command)
-        line = f"[{name}](root:results/data/{name}): `{command}`"
-        alike.setdefault(" · ".join(_facts(held)), []).append(line)
-    for facts, made in alike.items():
-        lines = "<br>\n".join([facts, *made])
-        yield f'<div class="origin" markdown>\n{lines}\n</div>'
+        line = f"- [{name}](root:benchmarks/results/{name}): {markdown.code(command)}"
+        machine = content["environment"]["machine"]
+        where = f"{machine['cores']} cores of {machine['processor']}, {machine['system']}"
+        alike.setdefault((where, " · ".join(_facts(content))), []).append(line)
+    for (where, facts), lines in alike.items():
+        yield markdown.fold(f"Measured on {where}", "\n".join([f"{facts}:\n", *lines]))
 
 
-def _facts(held: dict[str, Any]) -> list[str]:
-    made = held["environment"]
-    machine, packages = made["machine"], made["packages"]
+def _facts(content: dict[str, Any]) -> list[str]:
+    made = content["environment"]
+    packages = made["packages"]
     dirty = " with changes" if made["git"].endswith("+") else ""
     return [
-        f"{machine['cores']} cores of {machine['processor']}, {machine['system']}",
         f"Python {made['python']}, torch {packages['torch']}, "
         f"transformers {packages['transformers']}",
         f"tasc {made['tasc']} at commit {made['git'].rstrip('+')}{dirty}",
-        *([held["dtype"]] if "dtype" in held else []),
-        *(f"{word}: {held[key]}" for key, word in _CONDITIONS.items() if key in held),
+        *([content["dtype"]] if "dtype" in content else []),
+        *(f"{word}: {content[key]}" for key, word in _CONDITIONS.items() if key in content),
     ]
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from site_tables import markdown
+from docs.generate import markdown
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.load import LoadResults
 from tasc.report.record import Record
@@ -12,7 +12,7 @@ KINDS: dict[str, type[Record]] = {
     "bench": BenchResults,
     "load": LoadResults,
 }
-FILE = "reference/results.schema.json"
+FILE = "docs/reference/results.schema.json"
 
 
 def schema(command: str = "bench") -> dict[str, Any]:
@@ -31,14 +31,10 @@ def tables(block: str) -> str:
     whole = schema(block.strip())
     parts = {"The file": whole, **whole["$defs"]}
     drawn = (
-        f"## {name}{_anchor(name)}\n\n{part['description']}\n\n{_fields(part)}"
+        f"## {name}\n\n{part['description']}\n\n{_fields(part)}"
         for name, part in parts.items()
     )
     return "\n\n".join(drawn)
-
-
-def _anchor(name: str) -> str:
-    return f" {{ #{name} }}" if name.isalpha() else ""
 
 
 def _fields(part: dict[str, Any]) -> str:
@@ -55,7 +51,7 @@ def _type(field: dict[str, Any]) -> str:
     """Return the type of a field in Markdown, with links to parts."""
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name})"
+        return f"[{name}](#{name.lower()})"
     if "anyOf" in field:
         return " or ".join(map(_type, field["anyOf"]))
     if "const" in field:

@@ -131,16 +131,17 @@ docs: install $(VENV)/.docs  ## the site, in build/site; a broken link or anchor
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 docs-serve: install $(VENV)/.docs  ## the site at http://127.0.0.1:8000, built anew with each change
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch tasc --watch cli --watch benchmarks/results
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --watch tasc
 
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-style: install
+style: install  ## repair what ruff can, and write the tables of README.md and docs/
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python -m docs.generate
 
 cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behaviour sanitizers
 	cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \

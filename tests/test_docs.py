@@ -2,14 +2,18 @@
 
 import itertools
 import json
+import os
 import re
 import shlex
+from pathlib import Path
+from typing import Any
 
-import hooks
+import numpy as np
 import pytest
 import yaml
-from site_tables import results, schema
 
+from docs import hooks
+from docs.generate import pages, results
 from tasc.benchmark.metrics import METRICS
 from tasc.commands.plan import RunOptions, read
 from tasc.commands.registry import STEPS, step_options
@@ -19,6 +23,8 @@ from tasc.decoding.verify import VERIFIERS
 from tasc.options.task import read_task
 from tasc.report.markdown import table
 from tests.cli import COMMANDS
+from tests.data.test_chat_template import CHATML
+from tests.pico import continued, make_model, make_tokenizer
 from tests.recipes import ROWS, write
 from tests.trees import ROOT
 
@@ -29,64 +35,115 @@ PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.r
 
 @pytest.fixture(scope="module")
 def site() -> dict[str, str]:
-    """Every page of the site as it is built, including the pages from the root."""
-    pages = {page: hooks.render(text, page) for page, text in PAGES.items()}
-    return pages | {page: (ROOT / name).read_text() for name, page in hooks.FROM_ROOT.items()}
+    """Every page, by its path from docs/, including the pages from the root."""
+    outside = [name for name in hooks.OUTSIDE if name.endswith(".md")]
+    return PAGES | {name: (DOCS / name).read_text() for name in outside}
+
+
+def without_code(markdown: str) -> str:
+    return re.sub(r"<!--.*?-->|^ *```.*?^ *```", "", markdown, flags=re.DOTALL | re.MULTILINE)
+
+
+def github_anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def site_anchor(heading: str) -> str:
+    """Return what Python-Markdown makes of an ASCII heading."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def anchors(markdown: str) -> set[str]:
-    found = set()
-    for heading in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M):
-        named = re.search(r"\{ *#([\w-]+) *\}", heading)
-        text = re.sub(r"[^\w\s-]", "", heading).strip().lower()
-        found.add(named[1] if named else re.sub(r"[\s-]+", "-", text))
-    return found
+    """Return the anchors that lead to the same heading on GitHub and on the site."""
+    headings = re.findall(r"^#+ (.+)$", without_code(markdown), re.MULTILINE)
+    return {github_anchor(text) for text in headings if github_anchor(text) == site_anchor(text)}
 
 
-def test_links_inside_the_site_lead_to_a_page_and_a_heading(site):
+def test_links_of_pages_lead_to_a_file_and_a_heading_on_github_and_on_the_site(site):
     files = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*") if path.is_file()}
-    files |= {f"results/data/{path.name}" for path in results.FOLDER.glob("*.json")}
-    files.add(schema.FILE)
     checked = 0
     for page, text in site.items():
-        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.S)):
+        for link in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
             if "://" in link:
                 continue
             name, _, anchor = link.partition("#")
-            target = (DOCS / page).parent.joinpath(name).resolve() if name else DOCS / page
-            there = str(target.relative_to(DOCS))
-            assert there in files | site.keys(), f"{page} links to {link}"
+            there = os.path.normpath(Path(page).parent / name) if name else page
+            assert there in files | hooks.OUTSIDE.keys(), f"{page} links to {link}"
             assert not anchor or anchor in anchors(site[there]), f"{page} links to {link}"
             checked += 1
     assert checked > 100
 
 
+def test_headings_have_no_attributes_which_github_would_show(site):
+    shown = {page: re.findall(r"^#.*\{.*", without_code(text), re.M) for page, text in site.items()}
+    assert not {page: found for page, found in shown.items() if found}
+
+
 def test_links_of_the_readme_lead_to_a_file_and_a_heading(site):
-    for link in re.findall(r"(?:\]\(|src=\")([^)\"\s]+)", (ROOT / "README.md").read_text()):
-        if "://" not in link:
-            name, _, anchor = link.partition("#")
-            assert (ROOT / name).is_file(), link
-            assert not anchor or anchor in anchors(site[name.removeprefix("docs/")]), link
+    links = re.findall(r"(?:\]\(|src=\")([^)\"\s]+)", (ROOT / "README.md").read_text())
+    assert links
+    for link in links:
+        name, _, anchor = link.partition("#")
+        assert (ROOT / name).is_file(), link
+        assert not anchor or anchor in anchors(site[name.removeprefix("docs/")]), link
 
 
-def test_the_table_of_the_readme_has_the_figures_of_the_start_page(site):
-    def figures(text):
-        lines = re.findall(r"^\|.*\|$", text, re.MULTILINE)
-        return [re.findall(r"\d+\.\d+", line) for line in lines if re.search(r"\d\.\d", line)]
+def test_tables_are_current():
+    outdated = [str(path.relative_to(ROOT)) for path in pages.outdated()]
+    assert not outdated, f"{', '.join(outdated)}: outdated: run python -m docs.generate"
 
-    drawn = [[ms, speed, f1] for ms, speed, _steps, f1 in figures(site["index.md"])]
-    assert figures((ROOT / "README.md").read_text()) == drawn
+
+def test_figures_of_the_readme_are_those_of_the_result_file():
+    cells = json.loads((results.FOLDER / "smollm2-massive.json").read_text())["cells"]
+    first = cells[0]["ms_per_sample"]
+    rows = re.findall(r"^\|.*×.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    ways = [
+        ("baseline", "ar"),
+        ("baseline", "tasc-spec"),
+        ("tasc-ft", "ar"),
+        ("tasc-ft", "tasc-spec"),
+    ]
+    assert len(rows) == len(ways)
+    for row, way in zip(rows, ways, strict=True):
+        (cell,) = [cell for cell in cells if (cell["model"], cell["method"]) == way]
+        name, ms, times, exact, same = (part.strip() for part in row.strip("|").split("|"))
+        assert ("drafts" in name or "both" in name) == (way[1] == "tasc-spec")
+        assert float(ms) == round(cell["ms_per_sample"])
+        assert float(times.removesuffix("×")) == pytest.approx(
+            first / cell["ms_per_sample"], abs=0.005
+        )
+        correct = cell["quality"]["exact_match"]
+        assert float(exact.removesuffix(" %")) == pytest.approx(100 * correct, abs=0.05)
+        equal, of = (cell["lossless"][key] for key in ("identical", "of"))
+        assert same.startswith(f"yes: {equal} of {of}") == (way[1] == "tasc-spec")
+
+
+def test_the_code_of_the_readme_prints_what_transformers_generates(tmp_path, capsys, monkeypatch):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
+    folder = make_model(make_tokenizer(tmp_path))
+    (folder / "chat_template.jinja").write_text(CHATML)
+    monkeypatch.setattr("tasc.models.folder.fetch.model_folder", {"smollm2": folder}.__getitem__)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert len(names["prompts"]) > 1
+    printed = capsys.readouterr().out
+    for prompt in names["prompts"]:
+        tokens = continued(names["model"], np.array(prompt), new_tokens=256)
+        text = names["tokenizer"].decode(tokens, skip_special_tokens=True)
+        assert re.search(
+            rf"^{len(tokens)} tokens in \d+ forwards: {re.escape(text)}", printed, re.M
+        )
 
 
 def test_every_command_has_a_page_of_the_guide_and_its_options(site):
-    def section(anchor):
-        _, _, below = site["reference/options.md"].partition(f"#{anchor} }}")
+    def section(title):
+        _, _, below = site["reference/options.md"].partition(f"\n## {title}\n")
         return below.partition("\n## ")[0]
 
     for name, command in COMMANDS.items():
         assert f"options.md#tasc-{name}" in site[f"guide/tasc-{name}.md"]
         assert f"tasc-{name}.md" in site["guide/index.md"]
-        listed = section(f"tasc-{name}") + section("shared")
+        listed = section(f"tasc {name}") + section("Shared options")
         for flag in command.params:
             shown = flag.opts[0] if flag.param_type_name == "option" else flag.name.upper()
             assert f"`{shown}`" in listed
@@ -155,7 +212,8 @@ def test_every_page_but_the_archived_diary_is_in_the_menu(site):
 
 def test_the_description_of_a_field_takes_precedence_over_the_help_of_its_flag():
     from pydantic import Field, create_model
-    from site_tables import commands
+
+    from docs.generate import commands
 
     kind = create_model("K", workers=(int, Field(2, ge=1, le=8, description="How many at once.")))
     flag = next(p for p in COMMANDS["analyze"].params if p.name == "workers")
@@ -174,6 +232,7 @@ CONTENT = {
     "command": ["bench.py", "--text", "two words"],
     "threads": 1,
     "runs": {"quick": [{"s": 1.25, "all": [3, 1]}], "slow": [{"s": 2.5, "all": [2]}]},
+    "equal": [{"s": 1.0, "all": [1, 1]}],
     "many": [{"s": 1.0}, {"s": 2.0}, {"s": 3.0}],
 }
 
@@ -192,7 +251,8 @@ def test_a_table_shows_the_figures_of_its_file_and_the_run_that_made_them(conten
     """
     drawn = results.table(block)
     assert "| quick | 1.2 | 1 – 3 | – | 1 |\n| slow | 2.5 | 2 – 2 | – | 1 |" in drawn
-    assert "2 cores of P, Linux · Python 3, torch 2, transformers 5" in drawn
+    assert "<summary>Measured on 2 cores of P, Linux</summary>" in drawn
+    assert "Python 3, torch 2, transformers 5" in drawn
     assert "at commit abc with changes · CPU threads: 1" in drawn
     assert '`bench.py --text "two words"`' in drawn
 
@@ -226,15 +286,34 @@ def test_what_is_not_in_the_file_is_an_error_and_not_an_empty_cell(content, quer
         results.table(f"{{file: r.json, {query}}}")
 
 
-def test_a_summary_has_a_line_per_topic_with_lowest_and_highest_values_and_the_commit(content):
-    block = """
-    - topic: Speed
-      file: r.json
-      each: runs.*.*
-      columns: {s: s .1f, threads: threads}
-      text: "{s} s on {threads} thread"
-    """
-    assert "| Speed | 1.2 – 2.5 s on 1 thread | abc |" in results.summary(block)
+def test_a_figure_has_its_range_in_brackets_if_they_differ(content):
+    both = 'columns: {"s (range)": [s .1f, all range .1f]}'
+    drawn = results.table(f"{{file: r.json, each: runs.*.*, {both}}}")
+    assert "| ---: |\n| 1.2 (1.0 – 3.0) |\n| 2.5 (2.0 – 2.0) |" in drawn
+    assert "| 1.0 |" in results.table(f"{{file: r.json, each: equal.*, {both}}}")
+
+
+def test_a_block_gets_its_table_and_links_that_are_relative_to_its_page(monkeypatch):
+    monkeypatch.setitem(pages.TABLES, "one", lambda text: f"[{text.strip()}](root:docs/a.md#b)")
+    page = "above\n\n<!-- begin: one\nx: 1\n-->\nold\n<!-- end -->\n\nbelow\n"
+    drawn = pages.render(page, ROOT / "docs" / "guide" / "page.md")
+    new = "<!-- begin: one\nx: 1\n-->\n\n[x: 1](../a.md#b)\n\n<!-- end -->"
+    assert drawn == f"above\n\n{new}\n\nbelow\n"
+    assert pages.render(drawn, ROOT / "docs" / "guide" / "page.md") == drawn
+    assert "[x: 1](docs/a.md#b)" in pages.render(page, ROOT / "README.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<!-- begin: executors -->\n",
+        "<!-- begin: executors -->\n<!-- begin: executors -->\n<!-- end -->\n",
+        "<!-- begin: executors -->\nindented:\n  <!-- end -->\n",
+    ],
+)
+def test_a_block_that_does_not_end_is_an_error(page):
+    with pytest.raises(ValueError, match="a block does not end"):
+        pages.render(page, ROOT / "README.md")
 
 
 def test_columns_of_figures_are_aligned_right():

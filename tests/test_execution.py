@@ -4,10 +4,10 @@ import os
 import sys
 from importlib.util import find_spec
 
-import hooks
 import numpy as np
 import pytest
 
+from docs.generate import methods
 from tasc.benchmark.forecast.tune import Simulations, search
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.search import Setting
@@ -55,7 +55,7 @@ def test_a_new_executor_is_in_help_docs_and_the_options_of_commands(monkeypatch)
     entry = Entry("on the moon", "rocket", EXECUTORS["local"].start)
     monkeypatch.setitem(EXECUTORS, "moon", entry)
     assert "moon: on the moon" in executor_help()
-    assert "| `moon` | on the moon | rocket |" in hooks.TABLES["executors"]("")
+    assert "| `moon` | on the moon | rocket |" in methods.executors("")
     described = TuneOptions.model_fields["executor"].description or ""
     assert all(f"{name}: " in described for name in EXECUTORS if name != "moon")
 

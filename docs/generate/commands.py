@@ -57,9 +57,7 @@ def _command(name: str, shared: set[str]) -> str:
     lines += [_flag_line(p) for key, p in flags.items() if key not in used | shared]
     also = "[Shared options](#shared-options)." if shared & set(flags) else ""
     table = _table(lines) if lines else ""
-    return "\n\n".join(
-        filter(None, [f"## tasc {name}", typed.help or "", table, also])
-    )
+    return "\n\n".join(filter(None, [f"## tasc {name}", typed.help or "", table, also]))
 
 
 def _table(lines: list[list[str]]) -> str:

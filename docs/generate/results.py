@@ -9,7 +9,8 @@ The text of a block is YAML with these keys.
   whole file. ``*1`` is the key that the first ``*`` of ``each`` matched, and may be part of a path.
   A question mark behind a path makes it optional. The words that follow say how to write the value:
   ``sum``, ``min``, ``max``, ``count`` or ``range`` of several numbers, or ``/`` and the path of a
-  divisor; then a format as ``.2f``, ``,`` or ``.0%``.
+  divisor; then a format as ``.2f``, ``,`` or ``.0%``. A list of two paths is a figure and its
+  range, which stands in brackets.
 - ``where``: heading to the text, or texts, of the cells whose lines are shown.
 """
 
@@ -49,7 +50,7 @@ def _read(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _lines(query: dict[str, Any], files: dict[str, dict[str, Any]]) -> list[list[str]]:
     columns = query["columns"]
     lines = [
-        [cell(path, line) for path in columns.values()]
+        [_shown(path, line) for path in columns.values()]
         for content in files.values()
         for line in lines_of(content, query["each"])
     ]
@@ -57,6 +58,14 @@ def _lines(query: dict[str, Any], files: dict[str, dict[str, Any]]) -> list[list
     if not shown:
         raise KeyError(f"{[*files]}: no line matches the block: {query}")
     return shown
+
+
+def _shown(path: str | list[str], line: Line) -> str:
+    """Return the figure of a column, and in brackets its range if a second path has one."""
+    if isinstance(path, str):
+        return cell(path, line)
+    figure, spread = (cell(part, line) for part in path)
+    return figure if spread in (f"{figure} – {figure}", "–") else f"{figure} ({spread})"
 
 
 def lines_of(held: Any, each: str) -> Iterator[Line]:  # noqa: ANN401

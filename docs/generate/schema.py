@@ -31,8 +31,7 @@ def tables(block: str) -> str:
     whole = schema(block.strip())
     parts = {"The file": whole, **whole["$defs"]}
     drawn = (
-        f"## {name}\n\n{part['description']}\n\n{_fields(part)}"
-        for name, part in parts.items()
+        f"## {name}\n\n{part['description']}\n\n{_fields(part)}" for name, part in parts.items()
     )
     return "\n\n".join(drawn)
 

@@ -25,9 +25,10 @@ def _fence(text: str, least: int) -> str:
     return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
-# A number or a range of them, each maybe with a sign behind; a dash or nothing where there is none.
+# A number, a range of them, or a number with its range in brackets, each maybe with a sign behind;
+# a dash or nothing where there is none.
 _NUMBER = r"[-+−]?[\d.,]+ ?[%×]?"
-_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER})?|[–—-]?")
+_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER}| \({_NUMBER} – {_NUMBER}\))?|[–—-]?")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

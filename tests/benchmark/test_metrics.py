@@ -228,14 +228,13 @@ from tasc_cli.commands.bench import show
 from tasc.benchmark.pages.bench import render
 from tests.benches import make_results, said
 from tests.options import BenchOptions
-import hooks
+from docs.generate import methods
 
 cells = [said("old", ["x", "a"], [2, 2]), said("new", ["a", "a"], [1, 1])]
 results = make_results(*cells, references=("a", "a"), metrics=("dummy",))
 assert BenchOptions(metrics=["dummy"]).metrics == ("dummy",)
 assert f'title="{summary}">dum</th>' in render(results)
-page = hooks.render("```tasc-metrics\\n```\\n", "reference/metrics.md")
-assert f"| `dummy` | dum | {summary} | letters |" in page
+assert f"| `dummy` | dum | {summary} | letters |" in methods.metrics("")
 show(results)
 app(["bench", "--help"], standalone_mode=False)
 """

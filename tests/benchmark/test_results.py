@@ -5,9 +5,9 @@ import json
 import jsonschema
 import numpy as np
 import pytest
-from site_tables import schema
 
 import tasc
+from docs.generate import schema
 from tasc.benchmark.results.bench import BenchResults
 from tests.cli import done
 from tests.cli import tasc as run

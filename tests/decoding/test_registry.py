@@ -6,8 +6,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from site_tables import methods
 
+from docs.generate import methods
 from tasc.decoding import drafters
 from tasc.decoding.core.draft import chain
 from tasc.decoding.core.protocols import Factory

@@ -5,8 +5,9 @@ from html import escape
 
 from tasc.report.markdown import code, table
 
-__all__ = ["VALUES", "code", "fields", "fold", "table"]
+__all__ = ["NO_BREAK", "VALUES", "code", "fields", "fold", "table"]
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 VALUES = {int: "integer", float: "number", str: "text", bool: "switch"}  # types of options
 
 

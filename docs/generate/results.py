@@ -65,7 +65,8 @@ def _shown(path: str | list[str], line: Line) -> str:
     if isinstance(path, str):
         return cell(path, line)
     figure, spread = (cell(part, line) for part in path)
-    return figure if spread in (f"{figure} – {figure}", "–") else f"{figure} ({spread})"
+    alike = spread in (f"{figure} – {figure}", "–")
+    return figure if alike else f"{figure} ({spread.replace(' ', markdown.NO_BREAK)})"
 
 
 def lines_of(held: Any, each: str) -> Iterator[Line]:  # noqa: ANN401

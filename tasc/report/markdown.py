@@ -28,7 +28,7 @@ def _fence(text: str, least: int) -> str:
 # A number, a range of them, or a number with its range in brackets, each maybe with a sign behind;
 # a dash or nothing where there is none.
 _NUMBER = r"[-+−]?[\d.,]+ ?[%×]?"
-_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER}| \({_NUMBER} – {_NUMBER}\))?|[–—-]?")
+_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER}| \({_NUMBER}\s–\s{_NUMBER}\))?|[–—-]?")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

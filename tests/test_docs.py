@@ -288,7 +288,7 @@ def test_what_is_not_in_the_file_is_an_error_and_not_an_empty_cell(content, quer
 def test_a_figure_has_its_range_in_brackets_if_they_differ(content):
     both = 'columns: {"s (range)": [s .1f, all range .1f]}'
     drawn = results.table(f"{{file: r.json, each: runs.*.*, {both}}}")
-    assert "| ---: |\n| 1.2 (1.0 – 3.0) |\n| 2.5 (2.0 – 2.0) |" in drawn.replace(
+    assert "| ---: |\n| 1.2 (1.0 to 3.0) |\n| 2.5 (2.0 to 2.0) |" in drawn.replace(
         "\N{NO-BREAK SPACE}", " "
     )
     assert "| 1.0 |" in results.table(f"{{file: r.json, each: equal.*, {both}}}")

@@ -25,6 +25,8 @@ from docs.generate import markdown
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "results"
 
+TO = f"{markdown.NO_BREAK}to{markdown.NO_BREAK}"  # a line may break after a dash, not here
+
 # a path through a file: the parents of the line, outermost first; and the keys of its wildcards
 Line = tuple[tuple[Any, ...], tuple[str, ...]]
 Write = Callable[[float], str]
@@ -66,7 +68,7 @@ def _shown(path: str | list[str], line: Line) -> str:
         return cell(path, line)
     figure, spread = (cell(part, line) for part in path)
     alike = spread in (f"{figure} – {figure}", "–")
-    return figure if alike else f"{figure} ({spread.replace(' ', markdown.NO_BREAK)})"
+    return figure if alike else f"{figure} ({spread.replace(' – ', TO)})"
 
 
 def lines_of(held: Any, each: str) -> Iterator[Line]:  # noqa: ANN401

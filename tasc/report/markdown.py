@@ -28,7 +28,8 @@ def _fence(text: str, least: int) -> str:
 # A number, a range of them, or a number with its range in brackets, each maybe with a sign behind;
 # a dash or nothing where there is none.
 _NUMBER = r"[-+−]?[\d.,]+ ?[%×]?"
-_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER}| \({_NUMBER}\s–\s{_NUMBER}\))?|[–—-]?")
+_SPACE = re.compile(r"[^\S\xa0]+")  # any but the no-break space
+_FIGURE = re.compile(rf"{_NUMBER}( (–|to|±) {_NUMBER}| \({_NUMBER}\sto\s{_NUMBER}\))?|[–—-]?")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -42,7 +43,8 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
         for column in zip(*lines, strict=True)
     ]
     drawn = [head, rule or ["---"] * len(head), *lines]
-    return "\n".join(
-        "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in line) + " |"
-        for line in drawn
-    )
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in drawn)
+
+
+def _cell(text: str) -> str:
+    return _SPACE.sub(" ", text).strip(" ").replace("|", "\\|")

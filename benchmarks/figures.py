@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.layout import layout
 from tasc.environment import environment
 
 _Result = TypeVar("_Result")
@@ -65,12 +66,12 @@ def command_line() -> list[str]:
 def publish(figures: dict[str, Any], file: Path | None, *, quiet: bool = False) -> None:
     """Print ``figures`` unless ``quiet``, and write them to ``file`` if it is given."""
     known = {"command": command_line(), "environment": environment()}
-    text = json.dumps(known | figures, indent=2)
+    text = layout(known | figures)
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text + "\n", encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     if not quiet:
-        print(text)  # noqa: T201 - a script
+        print(text, end="")  # noqa: T201 - a script
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from benchmarks.layout import layout
 from docs import hooks
 from docs.generate import pages, results
 from tasc.benchmark.metrics import METRICS
@@ -90,7 +91,9 @@ def test_links_of_the_readme_lead_to_a_file_and_a_heading(site):
 
 def test_tables_are_current():
     outdated = [str(path.relative_to(ROOT)) for path in pages.outdated()]
-    assert not outdated, f"{', '.join(outdated)}: outdated: run python -m docs.generate"
+    assert not outdated, (
+        f"{', '.join(outdated)}: outdated: run make style (python -m docs.generate)"
+    )
 
 
 def test_figures_of_the_readme_are_those_of_the_result_file():
@@ -315,6 +318,36 @@ def test_a_block_gets_its_table_and_links_that_are_relative_to_its_page(monkeypa
 def test_a_block_that_does_not_end_is_an_error(page):
     with pytest.raises(ValueError, match="a block does not end"):
         pages.render(page, ROOT / "README.md")
+
+
+def test_every_result_file_is_read_by_a_page(site):
+    linked = {
+        name for text in site.values() for name in re.findall(r"results/([\w.-]+\.json)", text)
+    }
+    assert {path.name for path in results.FOLDER.glob("*.json")} <= linked
+
+
+def test_a_result_file_has_one_line_per_cell():
+    cells = [{"ms": 1.5, "all": [1, 2], "of": {"a": {"b": None}}}, {"ms": 2}]
+    content = {"one": "é", "cells": cells, "by": {"1": {"x": {"y": 1}}, "2": {}}, "none": []}
+    drawn = layout(content)
+    assert json.loads(drawn) == content
+    assert drawn.splitlines() == [
+        "{",
+        ' "one": "\\u00e9",',
+        ' "cells": [',
+        '  {"ms": 1.5, "all": [1, 2], "of": {"a": {"b": null}}},',
+        '  {"ms": 2}',
+        " ],",
+        ' "by": {',
+        '  "1": {',
+        '   "x": {"y": 1}',
+        "  },",
+        '  "2": {}',
+        " },",
+        ' "none": []',
+        "}",
+    ]
 
 
 def test_columns_of_figures_are_aligned_right():

@@ -19,6 +19,7 @@ import torch
 from benchmarks import gather
 from benchmarks.gpu import decode, forward, kernels, overhead, verify
 from benchmarks.gpu.setup import Setup, clocks
+from benchmarks.layout import layout
 from tasc.backend import cuda
 from tasc.environment import environment
 from tasc.errors import TascError
@@ -76,7 +77,7 @@ def main() -> int:
             **found,
         }
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(layout(figures), encoding="utf-8")
         print(name, json.dumps(found, indent=2), flush=True)  # noqa: T201
     return int(failed)
 

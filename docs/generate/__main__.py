@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/, and the JSON schema: ``python -m docs.generate``."""
+"""Write the tables of README.md and docs/ and the JSON schema, and lay out result files."""
 
 from docs.generate.pages import ROOT, outdated
 

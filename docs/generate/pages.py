@@ -5,11 +5,13 @@ a line. What follows NAME, on the same line or on more, is the text that the fun
 ``TABLES`` gets. The function returns the Markdown that stands between the comments.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.layout import layout
 from docs.generate import commands, exports, front, methods, results, schema
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +36,16 @@ _BLOCK = re.compile(rf"^({_BEGIN}(\w+)(.*?)-->\n)(.*?)^{_END}$", re.MULTILINE | 
 
 
 def generate() -> dict[Path, str]:
-    """Return the text that each file with generated content should have."""
-    pages = {path: render(path.read_text(encoding="utf-8"), path) for path in _pages()}
-    return pages | {ROOT / schema.FILE: schema.text()}
+    """Return the text that each generated page and each result file should have.
+
+    Result files are laid out anew, as many are copies of what ``tasc bench`` wrote.
+    """
+    drawn = {path: render(path.read_text(encoding="utf-8"), path) for path in _pages()}
+    figures = {
+        path: layout(json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(results.FOLDER.glob("*.json"))
+    }
+    return drawn | figures | {ROOT / schema.FILE: schema.text()}
 
 
 def outdated() -> dict[Path, str]:

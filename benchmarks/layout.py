@@ -1,17 +1,18 @@
-"""The layout of result files: one line per cell, so that they are small and differences are readable."""
+"""The layout of result files: one line per cell, so a difference is easy to read."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 
-def layout(content: dict[str, Any]) -> str:
+def layout(content: dict[Any, Any]) -> str:
     """Return ``content`` as JSON with a final newline.
 
     The file, and each object or list of objects and lists alone, has one item per line. Anything
     else is on one line.
     """
-    return "".join(_lines(content, "", whole=False)) + "\n"
+    plain = json.loads(json.dumps(content))  # keys are text, tuples are lists
+    return "".join(_lines(plain, "", whole=False)) + "\n"
 
 
 def _lines(value: Any, indent: str, *, whole: bool = True) -> Iterator[str]:  # noqa: ANN401

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -55,3 +56,19 @@ def test_doctor_measures_the_steps_of_a_model(capsys, base):
     assert measured.keys() - {"int8"} == {"float32", "bfloat16"}
     assert ("int8" in measured) == can_pack()
     assert all(0 < times["k=1"] <= times["k=64"] for times in measured.values())
+
+
+def doctor(capability: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tasc_cli.main", "doctor", "--json"]
+    env = os.environ | {"TASC_CPU_CAPABILITY": capability}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_an_environment_variable_chooses_the_instruction_set_of_the_kernels():
+    portable = doctor("portable")
+    assert json.loads(portable.stdout)["kernels"]["instructions"] == "portable"
+    unknown = doctor("sse9")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    said = "error: TASC_CPU_CAPABILITY is 'sse9', which this CPU does not have: unset it, or choose"
+    assert unknown.stderr.startswith(said)
+    assert unknown.stderr.endswith("portable\n")

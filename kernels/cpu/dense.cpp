@@ -5,6 +5,8 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #ifdef __linux__
@@ -43,9 +45,21 @@ std::vector<Kernels> all_kernels() {
   };
 }
 
+// The best that this machine has, or the ones that TASC_CPU_CAPABILITY names.
+Kernels first_kernels() {
+  const char* wanted = std::getenv("TASC_CPU_CAPABILITY");
+  std::string names;
+  for (const Kernels& each : all_kernels()) {
+    if (!each.supported) continue;
+    if (!wanted || std::string_view(wanted) == each.name) return each;
+    names += (names.empty() ? "" : ", ") + std::string(each.name);
+  }
+  throw std::invalid_argument("TASC_CPU_CAPABILITY is '" + std::string(wanted) +
+                              "', which this CPU does not have: unset it, or choose from " + names);
+}
+
 Kernels& kernels() {
-  static const std::vector<Kernels> all = all_kernels();
-  static Kernels chosen = *std::ranges::find_if(all, &Kernels::supported);
+  static Kernels chosen = first_kernels();
   return chosen;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tasc/argmax.h"
+#include "tasc/dense.h"
 
 namespace tasc {
 namespace {
@@ -101,8 +102,8 @@ template <class T>
 template <class T>
 void top_softmax(const T* row, int64_t size, int k, float scale, int32_t* ids, float* probabilities) {
 #ifdef __x86_64__
-  static const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-  if (is_wide) return wide(row, size, k, scale, ids, probabilities);
+  static const bool has_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+  if (has_wide && dense_instructions().starts_with("avx512")) return wide(row, size, k, scale, ids, probabilities);
 #endif
   top_softmax_of(row, size, k, scale, ids, probabilities);
 }

@@ -28,6 +28,7 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
     """Return versions, devices, kernels, memory, recipes and T(k), as JSON values."""
     import torch
 
+    from tasc import _native
     from tasc.backend import cuda
     from tasc.commands.steps import names
 
@@ -42,7 +43,11 @@ def examine(options: DoctorOptions) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "memory": {"total GiB": _gib("SC_PHYS_PAGES"), "free GiB": _gib("SC_AVPHYS_PAGES")},
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "kernels": {"native": "built", "cuda": cuda.state()},
+        "kernels": {
+            "native": "built",
+            "instructions": _native.dense_instructions(),
+            "cuda": cuda.state(),
+        },
         "recipes": names(),
         **({f"T(k) of {options.model}, ms": _steps(options)} if options.model else {}),
     }

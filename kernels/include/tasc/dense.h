@@ -58,9 +58,12 @@ class PackedMatrix {
 // order and adds by their rank among them: keys that it does not see change no bit of its output.
 void attend(const AttentionCall& call, Element element, ThreadPool* pool);
 
-// The instruction set that products use: the best that this machine has of "avx512bf16", "avx512", "avx2" and
-// "portable". Tests use others. Returns false where the machine does not have it.
+// The instruction set of the kernels: the best that this machine has of "avx512bf16", "avx512", "avx2" and
+// "portable", or the one in the environment variable TASC_CPU_CAPABILITY. Throws std::invalid_argument if the
+// machine does not have that one.
 std::string_view dense_instructions();
+
+// Tests use several in one process. Returns false if the machine does not have it.
 bool use_dense_instructions(std::string_view name);
 
 }  // namespace tasc

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,20 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.TemporaryDirectory(prefix="tasc-tests-")
     config.add_cleanup(folder.cleanup)
     os.environ["XDG_CACHE_HOME"] = folder.name
+
+
+def pytest_report_header() -> list[str]:
+    variables = ("TASC_TEST_SEED", "TASC_TEST_ORDER", "TASC_CPU_CAPABILITY", "ATEN_CPU_CAPABILITY")
+    return [f"{name}={os.environ[name]}" for name in variables if name in os.environ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle the files, and the tests in each, by the seed in $TASC_TEST_ORDER."""
+    if seed := os.environ.get("TASC_TEST_ORDER"):
+        draw = Random(seed)  # every worker must find the same order
+        files = {item.path: draw.random() for item in items}
+        items.sort(key=lambda item: (files[item.path], draw.random()))
 
 
 @pytest.fixture

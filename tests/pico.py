@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,41 @@ def build_model(
         torch.manual_seed(seed)
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     return model.eval()
+
+
+def build_bigram(logits: np.ndarray) -> PreTrainedModel:
+    """Return a Qwen2 whose logits after token i are row i of ``logits`` (V, V), nearly.
+
+    The tokens before move them by a few hundredths of the largest, so what it writes is known as
+    long as the largest is well above the others, and a wrong cache still changes the logits.
+    """
+    hidden = -(-len(logits) // 8) * 8  # each token has a dimension of its own
+    model = build_model(vocabulary=len(logits), tied=False, hidden=hidden, layers=1)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight *= 1e-3
+            layer.mlp.down_proj.weight *= 1e-4
+        embedding, lm_head = model.model.embed_tokens.weight, model.lm_head.weight
+        embedding.copy_(hidden**0.5 * torch.eye(len(logits), hidden))
+        lm_head.zero_()[:, : len(logits)] = torch.from_numpy(logits.T.copy()) / hidden**0.5
+    return model
+
+
+def bigrams(
+    sequences: Iterable[Iterable[int]], vocabulary: int = 320, sure: float = 20.0
+) -> np.ndarray:
+    """Return logits (V, V) by which each token of the sequences is followed by the next one.
+
+    ``sure`` is their logit, the others are drawn from N(0, 1). Raises ValueError where a token has
+    two successors.
+    """
+    logits = np.random.default_rng(0).normal(0, 1, (vocabulary, vocabulary)).astype(np.float32)
+    after: dict[int, int] = {}
+    for token, successor in (pair for sequence in sequences for pair in pairwise(sequence)):
+        if after.setdefault(token, successor) != successor:
+            raise ValueError(f"token {token} is followed by {after[token]} and {successor}")
+        logits[token, successor] = sure
+    return logits
 
 
 def continued(

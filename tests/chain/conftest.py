@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from tasc_cli.main import main
 
+from tests.letters import make_writer, write_letters
+from tests.seeds import SEED
+
 LIMIT, ROWS = 300, 1000
 
 
@@ -35,7 +38,7 @@ def chain(once, massive):
         return folder / name
 
     def make(output: Path, command: str, *options: object) -> None:
-        arguments = [command, massive, *options, "--output", output, "--json"]
+        arguments = [command, massive, *options, "--seed", SEED, "--output", output, "--json"]
         with (
             Path(os.devnull).open("w") as nowhere,
             contextlib.redirect_stdout(nowhere),
@@ -67,3 +70,20 @@ def plain(chain, base):
 def tasc_ft(chain, base, augmented):
     learn = ("--epochs", 1, "--limit", LIMIT, "--merge")
     return chain("ft", "finetune", "--model", base, "--augmented", augmented, *learn)
+
+
+@pytest.fixture(scope="session")
+def letters(tmp_path_factory):
+    return write_letters(tmp_path_factory.mktemp("letters"))
+
+
+@pytest.fixture(scope="session")
+def writer(tmp_path_factory):
+    """A model that writes the outputs of ``letters``."""
+    return make_writer(tmp_path_factory.mktemp("writer"))
+
+
+@pytest.fixture(scope="session")
+def unsure_writer(tmp_path_factory):
+    """A model that, sampled, often writes something else."""
+    return make_writer(tmp_path_factory.mktemp("unsure"), sure=5.0)

@@ -1,4 +1,4 @@
-"""Chats from the data to the bench: a model learns to answer, and to end its turn."""
+"""Chats from the data to the bench: a model is trained to answer, and ends its turn."""
 
 import json
 
@@ -10,10 +10,12 @@ from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, tasc
 from tests.data.files import jsonl
 from tests.data.test_chat_template import CHATML
-from tests.pico import TEXTS, make_model, make_tokenizer
+from tests.pico import TEXTS, bigrams, build_bigram, make_model, make_tokenizer
+from tests.seeds import SEED
 
 MARKS = ("<|im_start|>", "<|im_end|>")
-LEARN = ("--epochs", 40, "--learning-rate", 0.02, "--batch-size", 5, "--effective-batch", 5)
+LEARN = ("--epochs", 8, "--learning-rate", 0.02, "--batch-size", 5, "--effective-batch", 5)
+ANSWER = "ABCDEFGH"
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +30,7 @@ def base(tmp_path_factory):
     return make_model(folder, vocabulary=322)
 
 
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("task")
-    pairs = [text.split("\n") for text in TEXTS]
+def write_chats(folder, pairs):
     rows = [
         {"messages": [{"role": "user", "content": a}, {"role": "assistant", "content": b}]}
         for a, b in pairs
@@ -39,6 +38,11 @@ def task(tmp_path_factory):
     for split in ("train", "validation", "test"):
         (folder / f"{split}.jsonl").write_bytes(jsonl(rows * (4 if split == "train" else 1)))
     return folder
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    return write_chats(tmp_path_factory.mktemp("task"), [text.split("\n") for text in TEXTS])
 
 
 def test_a_trimmed_tokenizer_keeps_the_tokens_of_the_chat_template(capsys, tmp_path, base, task):
@@ -49,8 +53,20 @@ def test_a_trimmed_tokenizer_keeps_the_tokens_of_the_chat_template(capsys, tmp_p
     assert (found["used"], found["changed"]) == (len(read), 0)
 
 
+def let_it_answer(folder):
+    """Replace a model by one that writes ANSWER after each prompt, and then ends its turn."""
+    ends = (folder / "generation_config.json").read_bytes()
+    tokenizer = load_tokenizer(str(folder))
+    newline, answer = (tokenizer.encode([text]).tokens.tolist() for text in ("\n", ANSWER))
+    rows = json.loads((folder / "config.json").read_text())["vocab_size"]
+    logits = bigrams([[newline[-1], *answer, tokenizer.eos_id]], rows)
+    build_bigram(logits).save_pretrained(folder)
+    (folder / "generation_config.json").write_bytes(ends)
+
+
 @pytest.mark.slow
-def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
+def test_a_model_is_trained_on_chats_and_ends_its_turn(capsys, tmp_path, base):
+    task = write_chats(tmp_path, [(text.split("\n")[0], ANSWER) for text in TEXTS])
     tokens, tuned, index = (tmp_path / name for name in ("tokens", "tuned", "index"))
     given = ("--tokenizer", base, "--budget", 8, "--output", tokens)
     code, _, err = tasc(capsys, "augment", task, *given)
@@ -61,12 +77,13 @@ def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
     assert added
     assert not [text for text in added if "<|" in text or "assistant" in text]
     learn = ("--model", base, "--augmented", tokens, "--merge", "--quantize", "none", *LEARN)
-    trained = done(capsys, "finetune", task, *learn, "--output", tuned)
-    assert trained["evaluations"][-1]["loss"] < 0.5
+    trained = done(capsys, "finetune", task, *learn, "--seed", SEED, "--output", tuned)
+    assert trained["evaluations"][-1]["loss"] < 0.5 * trained["evaluations"][0]["loss"]
     tokenizer = AutoTokenizer.from_pretrained(tuned / "model")
     assert (tokenizer.eos_token, tokenizer.chat_template) == (MARKS[1], CHATML)
     ends = GenerationConfig.from_pretrained(tuned / "model").eos_token_id
     assert ends[0] == tokenizer.eos_token_id
+    let_it_answer(tuned / "model")
     done(capsys, "index", task, "--tokenizer", tuned, "--output", index)
     found = done(
         capsys,
@@ -74,6 +91,7 @@ def test_a_model_learns_chats_and_ends_its_turn(capsys, tmp_path, base, task):
         *("tasc-spec", "--max-new-tokens", 60, "--output", tmp_path / "bench"),
     )
     for cell in found["cells"]:
+        assert [output["text"] for output in cell["outputs"]] == [ANSWER] * 5
         assert cell["quality"]["exact_match"] == 1
         assert cell["lossless"]["identical"] == 5
     assert found["samples"][0]["prompt"].endswith("nine<|im_end|>\n<|im_start|>assistant\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(folder.cleanup)
     os.environ["XDG_CACHE_HOME"] = folder.name
 
+    # How long an example takes says how loaded the machine is.
+    hypothesis.settings.register_profile(
+        "tasc", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("tasc")
+
 
 def pytest_report_header() -> list[str]:
     variables = ("TASC_TEST_SEED", "TASC_TEST_ORDER", "TASC_CPU_CAPABILITY", "ATEN_CPU_CAPABILITY")
@@ -43,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Shuffle the files, and the tests in each, by the seed in $TASC_TEST_ORDER."""
     if seed := os.environ.get("TASC_TEST_ORDER"):
         draw = Random(seed)  # every worker must find the same order
-        files = {item.path: draw.random() for item in items}
+        files = {path: draw.random() for path in dict.fromkeys(item.path for item in items)}
         items.sort(key=lambda item: (files[item.path], draw.random()))
 
 

@@ -1,7 +1,7 @@
 """Tables show texts as they are and stay readable where there is little room."""
 
 import io
-import time
+import threading
 
 import pytest
 from rich.console import Console
@@ -36,10 +36,19 @@ def test_a_narrow_table_folds_texts_and_never_figures(shown):
 
 def test_where_there_is_no_terminal_lines_tell_the_progress(capsys, monkeypatch):
     monkeypatch.setattr(_progress, "LINE_EVERY_S", 0.02)
+    monkeypatch.setattr("time.monotonic", lambda: 7.0)
+    note, printed = _progress.note, threading.Semaphore(0)
+
+    def noted(line: str) -> None:
+        note(line)
+        printed.release()
+
+    monkeypatch.setattr(_progress, "note", noted)
     with _progress.show_progress() as report:
-        time.sleep(0.1)  # nothing is reported yet, as while a model loads
+        printed.acquire()  # nothing is reported yet, as while a model loads
         report("training, loss \x1b[2J1.5", 1200, 4800)
-        time.sleep(0.1)
+        for _ in range(3):  # one line may have been begun before
+            printed.acquire()
     lines = capsys.readouterr().err.splitlines()
     assert "working, 0 s" in lines
     assert r"training, loss \x1b[2J1.5: 1,200 of 4,800, 0 s" in lines
@@ -49,19 +58,21 @@ def test_where_there_is_no_terminal_lines_tell_the_progress(capsys, monkeypatch)
 def test_on_a_terminal_one_bar_is_of_what_is_done_just_now(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(_progress, "err", Console(file=screen, force_terminal=True, width=80))
-    bars = []
+    bars, drawn = [], threading.Condition()
 
     class Watched(_progress.Bars):
         def get_renderables(self):
-            bars.append([task.description for task in self.tasks])
+            with drawn:
+                bars.append([task.description for task in self.tasks])
+                drawn.notify_all()
             return super().get_renderables()
 
     monkeypatch.setattr(_progress, "Bars", Watched)
     with _progress.show_progress() as report:
         for description, total in (("read", 0), ("train, loss 2.0", 9), ("train, loss 1.5", 9)):
             report(description, 1, total)
-            time.sleep(0.15)  # bars are drawn ten times a second
+            with drawn:  # ten times a second, as far as the machine can
+                assert drawn.wait_for(lambda last=description: [last] in bars, timeout=60)
         report("read", 3, 0)
-    assert ["train, loss 1.5"] in bars
     assert max(map(len, bars)) == 1
     assert "1/9" in screen.getvalue()

@@ -16,6 +16,8 @@ class Behaviour:
 
     text: Callable[[str], str] = lambda prompt: f"answer to {prompt.strip()}"
     wait: float = 0.0  # seconds before the answer
+    holds: Callable[[int], bool] = lambda number: False  # requests answered once this is over
+    over: threading.Event = field(default_factory=threading.Event)
     fails: Callable[[int], bool] = lambda number: False  # requests answered with ``failure``
     failure: int = 500
     drops: Callable[[int], bool] = lambda number: False  # requests answered in part
@@ -40,6 +42,7 @@ def serving(behaviour: Behaviour) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1"
     finally:
+        behaviour.over.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -85,6 +88,8 @@ class _Handler(BaseHTTPRequestHandler):
         if told.fails(number):
             return self._reply(told.failure, b'{"error": {"message": "out of \x1b[31mmemory"}}')
         time.sleep(told.wait)
+        if told.holds(number):
+            told.over.wait()
         if self.path.endswith("/chat/completions"):
             return self._reply(200, completion(told.chat(body["messages"]), 1, chat=True))
         raw = told.raw(number)

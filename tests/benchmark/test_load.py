@@ -163,7 +163,7 @@ def test_an_unknown_encoding_of_json_is_passed_over(task):
     ("behaviour", "limit_s", "why"),
     [
         (Behaviour(fails=lambda _: True, failure=401), 5.0, "401: set TASC_API_KEY"),
-        (Behaviour(wait=0.4), 0.1, r"0\.1 s"),
+        (Behaviour(holds=lambda _: True), 0.1, r"0\.1 s"),
         *((behaviour, 5.0, "no answer from") for behaviour in HEADERS.values()),
     ],
     ids=["no key", "too slow", *HEADERS],

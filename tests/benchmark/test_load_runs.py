@@ -142,7 +142,8 @@ def test_a_client_that_is_not_installed_is_one_line(monkeypatch, task):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(task, tmp_path, number):
-    behaviour, out = Behaviour(wait=0.5), tmp_path / "made" / "out"
+    behaviour = Behaviour(holds=lambda number: number >= 5)  # after some were answered
+    out = tmp_path / "made" / "out"
     out.parent.mkdir()
     with serving(behaviour) as url:
         process = subprocess.Popen(
@@ -156,12 +157,11 @@ def test_an_interrupt_leaves_nothing(task, tmp_path, number):
             # the background of a shell ignores it
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
-        deadline = time.monotonic() + 60
-        while len(behaviour.seen) < 6 and time.monotonic() < deadline:
+        while len(behaviour.seen) < 6:
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(number)
-        printed, err = process.communicate(timeout=30)
+        printed, err = process.communicate()
     assert process.returncode == 130, err
     assert (printed, "Traceback" in err) == ("", False)
     assert "interrupted" in err

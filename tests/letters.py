@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+from transformers import PreTrainedModel
 
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tests.pico import bigrams, build_bigram, make_tokenizer
 from tests.recipes import write
 
@@ -23,19 +24,26 @@ def write_letters(folder: Path) -> Path:
     return folder
 
 
-def make_writer(folder: Path, sure: float = 20.0, *, ends: bool = True) -> Path:
-    """Save a model that writes the right outputs, and its tokenizer.
+def build_writer(
+    tokenizer: LoadedTokenizer, sure: float = 20.0, *, ends: bool = True
+) -> PreTrainedModel:
+    """Return a model that writes the right outputs.
 
     Only letters and the end are ever sampled, so a text is tokenized as it was written. With
     ``sure`` at 5 and temperature 0.9, an eighth of the tokens are others than the likeliest. A
     model that never ``ends`` writes its output again and again.
     """
-    tokenizer = load_tokenizer(str(make_tokenizer(folder)))
     written = [tokenizer.encode([d + text]).tokens.tolist() for d, text in OUTPUTS.items()]
     logits = bigrams([[*ids, 0 if ends else ids[1]] for ids in written], sure=sure)
     heard = {token for ids in written for token in ids[1:]} | ({0} if ends else set())
     unheard = np.ones(len(logits), bool)
     unheard[sorted(heard)] = False
     logits[:, unheard] = _UNHEARD
-    build_bigram(logits).save_pretrained(folder)
+    return build_bigram(logits)
+
+
+def make_writer(folder: Path, sure: float = 20.0, *, ends: bool = True) -> Path:
+    """Save a model as of ``build_writer`` and its tokenizer."""
+    tokenizer = load_tokenizer(str(make_tokenizer(folder)))
+    build_writer(tokenizer, sure, ends=ends).save_pretrained(folder)
     return folder

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from ipaddress import ip_address
@@ -74,6 +76,40 @@ def check_reach(addresses: Iterable[Address], allow_remote: bool) -> None:
             f"{', '.join(remote)} is not on this machine and would receive the task's prompts: "
             "add --allow-remote to send them"
         )
+
+
+def run_requests(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, as asyncio.run does; SIGTERM cancels it, too.
+
+    The command line raises KeyboardInterrupt on SIGTERM. Inside of a request it would end another
+    task than the one that waits, and asyncio would print its traceback. Raises KeyboardInterrupt
+    once the coroutine is cancelled.
+    """
+    stopped = False
+
+    async def stoppable() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop(*_: object) -> None:
+            nonlocal stopped
+            stopped = True
+            loop.call_soon_threadsafe(task.cancel)
+
+        if threading.current_thread() is not threading.main_thread():
+            return await work  # which gets no signals
+        before = signal.signal(signal.SIGTERM, stop)
+        try:
+            return await work
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    try:
+        return asyncio.run(stoppable())
+    except asyncio.CancelledError:
+        if stopped:
+            raise KeyboardInterrupt from None
+        raise
 
 
 class RequestError(Exception):

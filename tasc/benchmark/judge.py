@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from tasc.benchmark.endpoint import Address, Client, RequestError, text_of
+from tasc.benchmark.endpoint import Address, Client, RequestError, run_requests, text_of
 from tasc.benchmark.metrics import JUDGE
 from tasc.benchmark.metrics.metric import counts_of, share
 from tasc.benchmark.options import BenchOptions
@@ -80,7 +80,7 @@ def find_model(options: BenchOptions) -> BenchOptions | None:
         async with _client(options) as client:
             return client.model
 
-    return options.model_copy(update={"judge_model": asyncio.run(model())})
+    return options.model_copy(update={"judge_model": run_requests(model())})
 
 
 def _client(options: BenchOptions) -> Client:
@@ -119,7 +119,7 @@ def judge(
         judging.check()
         return judging.found
 
-    points = asyncio.run(ask_all())
+    points = run_requests(ask_all())
     unscored = {i for (i, _), score in points.items() if score is None}
     judged = []
     for cell in cells:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from tasc.benchmark.endpoint import Client, RequestError, text_of
+from tasc.benchmark.endpoint import Client, RequestError, run_requests, text_of
 from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.paired.pairs import Speeds
 from tasc.benchmark.paired.prompts import different
@@ -73,7 +73,7 @@ def load_test(test: Corpus, options: LoadOptions, progress: Progress = silent) -
             f"{len(samples)}: raise --limit, or lower --concurrency"
         )
     reference = _read_reference(options.reference, samples) if options.reference else None
-    servers = asyncio.run(_measure(prompts, options, progress))
+    servers = run_requests(_measure(prompts, options, progress))
     cells = list[LoadCell]()
     for server in servers:
         cells.append(_cell(server, reference))

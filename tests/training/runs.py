@@ -7,9 +7,10 @@ from tasc.training.core.schedule import Schedule
 from tasc.training.loop import Run
 from tasc.training.objectives.language import learner
 from tests import pico
+from tests.seeds import SEED
 
 SCHEDULE = Schedule(
-    2.0, 4, 8, warmup_steps=2, bfloat16=False, checkpoint_steps=2, shape="cosine", seed=3
+    2.0, 4, 8, warmup_steps=2, bfloat16=False, checkpoint_steps=2, shape="cosine", seed=SEED + 3
 )
 
 

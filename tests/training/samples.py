@@ -1,7 +1,7 @@
 """A corpus of a few intents and two new tokens for it."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -54,15 +54,6 @@ def rows(data: Examples) -> list[tuple[np.ndarray, np.ndarray]]:
     """The tokens of each example, and which of them are targets."""
     cuts = data.offsets[1:-1]
     return list(zip(np.split(data.tokens, cuts), np.split(data.targets, cuts), strict=True))
-
-
-def contrary() -> Corpus:
-    """The same commands with the slots of others: who learns the right ones too well loses here."""
-    told = corpus()
-    others = told.outputs[7:] + told.outputs[:7]
-    pairs = zip(told.examples, others, strict=True)
-    examples = tuple(replace(example, output=output) for example, output in pairs)
-    return replace(told, examples=examples, fingerprint="contrary")
 
 
 def phrases(base: Path, folder: Path) -> Path:

@@ -12,21 +12,48 @@ from tasc.training.base import train_base
 from tasc.training.core.schedule import Journal
 from tasc.training.draft_head import train_head
 from tasc.training.finetuned import Start
+from tasc.training.loop import Run
 from tasc.training.train import finetune
 from tests.cli import printed, refused
 from tests.options import FOURS, SHORT_ANSWERS, BaseOptions, FinetuneOptions, HeadOptions, replace
 from tests.recipes import write
 from tests.training.runs import SCHEDULE, assert_same, interrupt, resumed, weights
 from tests.training.runs import start as new_run
-from tests.training.samples import OPTIONS, contrary, corpus
+from tests.training.samples import OPTIONS, corpus
 
 STOPPING = replace(OPTIONS, adapter="none", epochs=12.0, learning_rate=1e-2, patience=2)
 SHORT = but(SCHEDULE, epochs=8.0, patience=2, checkpoint_steps=2)
 
 
+def rising(run, losses=(3.0, 1.0, 2.0, 1.0, 0.5)):
+    """Let a run find these validation losses, by the number of its evaluation, and no others."""
+
+    run.evaluate = lambda *_, **_options: (losses[len(run.journal.evaluations)], 0.0)
+    return run
+
+
+def let_all_rise(monkeypatch):
+    """Let every run find the losses of one that learns too much, however it learns."""
+    init = Run.__init__
+
+    def made(run, *arguments, **options):
+        init(run, *arguments, **options)
+        rising(run)
+
+    monkeypatch.setattr(Run, "__init__", made)
+
+
+@pytest.fixture
+def all_rise(monkeypatch):
+    let_all_rise(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def alone(start, tmp_path_factory):
-    return finetune(start, corpus(2), contrary(), STOPPING, work=tmp_path_factory.mktemp("work"))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        let_all_rise(monkeypatch)
+        work = tmp_path_factory.mktemp("work")
+        return finetune(start, corpus(2), corpus(), STOPPING, work=work)
 
 
 def test_a_training_that_learns_too_much_stops_and_says_what_is_kept(alone):
@@ -42,15 +69,16 @@ def test_a_training_that_learns_too_much_stops_and_says_what_is_kept(alone):
 def test_it_keeps_what_a_training_without_patience_had_by_then(start, alone, tmp_path):
     kept = alone.report.kept_step
     endless = replace(STOPPING, patience=None, checkpoint_steps=kept)
-    interrupt(finetune, kept, start, corpus(2), contrary(), endless, work=tmp_path)
+    interrupt(finetune, kept, start, corpus(2), corpus(), endless, work=tmp_path)
     state = load_file(sorted(tmp_path.glob("step-*"))[-1] / "state.safetensors")
     for name, held in alone.model.named_parameters():
         assert torch.equal(state[f"parameters/{name}"], held), name
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("all_rise")
 def test_two_processes_stop_and_keep_alike_and_go_on_when_killed(start, alone, tmp_path):
-    arguments = (start, corpus(2), contrary(), replace(STOPPING, processes=2))
+    arguments = (start, corpus(2), corpus(), replace(STOPPING, processes=2))
     whole = finetune(*arguments, work=tmp_path / "whole")
     assert whole.report.kept_step == alone.report.kept_step
     assert whole.report.steps == alone.report.steps
@@ -63,12 +91,12 @@ def test_two_processes_stop_and_keep_alike_and_go_on_when_killed(start, alone, t
     assert_same(again.model, whole.model)
 
 
+@pytest.mark.usefixtures("all_rise")
 def test_a_draft_head_stops_too(base, tmp_path):
-    options = HeadOptions(epochs=40.0, learning_rate=3e-2, patience=1, **FOURS, **SHORT_ANSWERS)
-    report = train_head(str(base), corpus(), contrary(), options, work=tmp_path).report
-    assert report.stopped_early
-    best = min(report.evaluations, key=lambda e: (-round(e.exact, 2), e.loss))
-    assert best.step == report.kept_step < report.steps
+    options = HeadOptions(epochs=40.0, patience=1, **FOURS, **SHORT_ANSWERS)
+    report = train_head(str(base), corpus(), corpus(), options, work=tmp_path).report
+    assert [evaluation.loss for evaluation in report.evaluations] == [3.0, 1.0, 2.0]
+    assert (report.kept_step, report.steps, report.stopped_early) == (2 * 5, 3 * 5, True)
 
 
 def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_path):
@@ -82,30 +110,22 @@ def test_patience_without_validation_is_refused_before_anything_is_loaded(tmp_pa
         train_base(corpus(), None, BaseOptions(patience=1), work=tmp_path)
 
 
+@pytest.mark.usefixtures("all_rise")
 def test_the_command_line_says_what_to_type_and_what_was_kept(capsys, base, tmp_path):
     rows = [{"input": f"say {i % 5}", "output": f"word {i % 5}"} for i in range(30)]
     data = write(tmp_path / "task/train.jsonl", rows).parent
-    learn = ("--model", base, "--adapter", "none", "--learning-rate", 3e-2, "--patience", 1)
+    learn = ("--model", base, "--adapter", "none", "--patience", 1)
     given = ("finetune", data, *learn, "--effective-batch", 8, "--epochs", 40)
     line = refused(capsys, *given, "--output", tmp_path / "out")
     assert line.startswith("error: --patience needs a validation split")
-    others = [{"input": f"say {i % 5}", "output": f"word {(i + 1) % 5}"} for i in range(10)]
-    write(data / "validation.jsonl", others)
+    write(data / "validation.jsonl", rows[:10])
     out = printed(capsys, *given, "--output", tmp_path / "out")
     told = json.loads((tmp_path / "out/training.json").read_text())
     assert told["stopped_early"]
-    kept = next(e["loss"] for e in told["evaluations"] if e["step"] == told["kept_step"])
-    assert f"validation loss {kept:.3f}" in out
+    assert "validation loss 1.000" in out
     assert f"stopped early, kept the weights of step {told['kept_step']}" in out
     card = (tmp_path / "out/model/README.md").read_text()
     assert f"Weights of step {told['kept_step']}, which had" in card
-
-
-def rising(run, losses=(3.0, 1.0, 2.0, 1.0, 0.5)):
-    """Let a run find these validation losses, by the number of its evaluation, and no others."""
-
-    run.evaluate = lambda *_, **_options: (losses[len(run.journal.evaluations)], 0.0)
-    return run
 
 
 @pytest.fixture(scope="module")

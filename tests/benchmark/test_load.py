@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from functools import partial
 
 import pytest
 
@@ -30,7 +31,15 @@ def test_every_output_is_kept_with_its_tokens_and_times(task, concurrency):
 
 
 def test_requests_are_greedy_and_never_more_in_flight_than_allowed(task):
-    behaviour = Behaviour(wait=0.1)
+    behaviour = Behaviour()
+
+    def held(number: int) -> bool:
+        """Hold requests after the warm-up until three are in flight."""
+        if len(behaviour.seen) >= 3 + 3:
+            behaviour.over.set()
+        return number >= 3
+
+    behaviour.holds = held
     with serving(behaviour) as url:
         measure(task, url, concurrency=3, stop=("\n",), models=("mine",))
     assert behaviour.most == 3
@@ -40,15 +49,17 @@ def test_requests_are_greedy_and_never_more_in_flight_than_allowed(task):
         assert (body["stop"], body["model"]) == (["\n"], "mine")
 
 
-def test_servers_take_turns_and_the_slow_one_is_compared_with_the_first(task):
-    starts: list[str] = []
+def test_servers_take_turns_and_the_slow_one_is_compared_with_the_first(task, monkeypatch):
+    starts, now = [], 0.0
+    monkeypatch.setattr("tasc.benchmark.load.time.perf_counter", lambda: now)
 
     def noted(name, prompt):
+        nonlocal now
+        now += 0.01 if name == "fast" else 0.04
         starts.append(name)
         return f"answer to {prompt.strip()}" if name == "fast" else "other"
 
-    fast = Behaviour(text=lambda p: noted("fast", p))
-    slow = Behaviour(text=lambda p: noted("slow", p), wait=0.03)
+    fast, slow = (Behaviour(text=partial(noted, name)) for name in ("fast", "slow"))
     with serving(fast) as one, serving(slow) as two:
         found = measure(task, f"fast={one}", f"slow={two}", repeats=4, warmup=1)
     passes = starts[2::12]
@@ -57,6 +68,7 @@ def test_servers_take_turns_and_the_slow_one_is_compared_with_the_first(task):
     assert passes != ["fast", "slow"] * 4  # the order is drawn anew
     (pair,) = found.comparisons
     assert (pair.endpoint, pair.against) == ("slow", "fast")
+    assert pair.speed.ratio == pytest.approx(1 / 4)
     assert pair.speed.interval[0] <= pair.speed.ratio <= pair.speed.interval[1] < 1
     assert found.cells[1].equal.identical == 0
     assert found.cells[1].equal.different == (0, 1, 2, 3, 4)

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.chain.conftest import LIMIT
 from tests.cli import done
+from tests.seeds import SEED
 
 
 def test_base_trains_a_model_that_transformers_loads(base):
@@ -22,7 +23,7 @@ def test_analyze_predicts_what_augment_reaches(capsys, massive, base, augmented,
     analysis = done(
         capsys,
         *("analyze", massive, "--tokenizer", base, "--budget", 0, "--budget", 40),
-        *("--limit", LIMIT, "--output", tmp_path / "out"),
+        *("--limit", LIMIT, "--seed", SEED, "--output", tmp_path / "out"),
     )
     augmentation = json.loads((augmented / "augmentation.json").read_text())
     points = {p["budget"]: p for p in analysis["budgets"]}

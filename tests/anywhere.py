@@ -43,6 +43,7 @@ class Cell:
             "ONEDNN_MAX_CPU_ISA": self.libraries.onednn,
             "MKL_CBWR": self.libraries.mkl,
             "OMP_NUM_THREADS": str(self.threads),
+            "OMP_WAIT_POLICY": "PASSIVE",  # or waiting threads spin, and take the workers' cores
             "TASC_TEST_SEED": str(self.seed),
             "TASC_TEST_ORDER": str(self.seed),
         }

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -72,7 +73,7 @@ def test_on_a_terminal_one_bar_is_of_what_is_done_just_now(monkeypatch):
         for description, total in (("read", 0), ("train, loss 2.0", 9), ("train, loss 1.5", 9)):
             report(description, 1, total)
             with drawn:  # ten times a second, as far as the machine can
-                assert drawn.wait_for(lambda last=description: [last] in bars, timeout=60)
+                assert drawn.wait_for(partial(bars.__contains__, [description]), timeout=60)
         report("read", 3, 0)
     assert max(map(len, bars)) == 1
     assert "1/9" in screen.getvalue()

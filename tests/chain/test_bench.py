@@ -148,12 +148,11 @@ def test_a_saved_index_stands_for_the_corpus_in_a_bench(capsys, letters, writer,
     index = ("index", letters, "--tokenizer", writer)
     made = done(capsys, *index, "--output", tmp_path / "index")
     assert made["outputs"] == 24
-    command = ("bench", letters, "--model", writer, *TEMPLATE)
-    command += ("--index", f"mine={tmp_path / 'index'}")
+    command = ("bench", letters, "--model", writer, "--index", f"mine={tmp_path / 'index'}")
     result = done(
         capsys,
         *(*command, "--method", "ar", "--method", "corpus", "--limit", 6, "--max-new-tokens", 24),
-        *("--batch-size", 6, "--output", tmp_path / "bench-index"),
+        *(*TEMPLATE, "--batch-size", 6, "--output", tmp_path / "bench-index"),
     )
     plain, drafting = result["cells"]
     assert drafting["drafted"] >= drafting["accepted"] > 0

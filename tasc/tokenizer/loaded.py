@@ -16,7 +16,7 @@ from tasc.errors import InputError
 from tasc.tokenizer.check import check_tokenizer
 from tasc.tokenizer.files import CONFIGS, read_tokenizer
 from tasc.tokenizer.output_text import decoder_of
-from tasc.tokenizer.token_bytes import special_tokens, token_strings
+from tasc.tokenizer.token_bytes import special_tokens, token_speller, token_strings
 from tasc.tokenizer.word_boundaries import cut_finely
 
 _END_TOKENS = (
@@ -69,6 +69,17 @@ class LoadedTokenizer:
         The length is the first id for a new token.
         """
         return list(self._strings)
+
+    def spellings(self) -> list[bytes]:
+        """Return the bytes of each id, those of special tokens, too; ``b""`` for unused ids.
+
+        The unknown token has none, as it stands for any text.
+        """
+        spelt, spell = self.vocabulary(), token_speller(self.tokenizer)
+        unknown = self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", "") or "")
+        for token in self.special_ids - {unknown}:
+            spelt[token] = spell(token)
+        return spelt
 
     @cached_property
     def special_ids(self) -> frozenset[int]:

@@ -47,7 +47,8 @@ class Loaded:
     target: Target
     tokenizer: LoadedTokenizer
     end_ids: tuple[int, ...]
-    settings: GenerationSettings = GenerationSettings()  # of its generation_config.json
+    # of its generation_config.json
+    settings: GenerationSettings = field(default_factory=GenerationSettings)
 
     @cached_property
     def text(self) -> OutputText:

@@ -56,6 +56,4 @@ def decoder_of(tokenizer: "Tokenizer | PreTrainedTokenizerBase") -> Decode:
     """Return what decodes ids with all special tokens, and leaves spaces as they are."""
     if isinstance(tokenizer, Tokenizer):
         return partial(tokenizer.decode, skip_special_tokens=False)
-    return partial(
-        tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
+    return partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from transformers import LogitsProcessor
 
 from tasc.decoding.core.stopping import StopStrings
-from tasc.decoding.library import speller_of
-from tasc.tokenizer.output_text import OutputText
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.library import speller_of
 from tasc.errors import InputError
+from tasc.tokenizer.output_text import OutputText
 from tests.decoding.outputs import random_prompts
 from tests.pico import continued
 

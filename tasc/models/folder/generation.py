@@ -5,12 +5,9 @@ tokens before them apply everywhere, as in transformers. How to sample, when to 
 how many beams to search is decided by the options of a call, never by the model's folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-from tasc.models.folder.files import GENERATION, read_json
 
 _NOTHING = (None, [], {}, ())
 # setting -> values that have no effect, besides None and empty ones
@@ -71,7 +68,7 @@ def is_neutral(name: str, value: Any) -> bool:  # noqa: ANN401 - any JSON value
 
 def described(settings: Mapping[str, Any]) -> str:
     """Return settings and their values in one line, such as "top_k=20, top_p=0.8"."""
-    return ", ".join(f"{name}={str(value):.60}" for name, value in settings.items())
+    return ", ".join(f"{name}={value!s:.60}" for name, value in settings.items())
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,9 @@ class GenerationSettings:
 
         return cls(effective(APPLIED), effective(IGNORED))
 
-    @classmethod
-    def read(cls, folder: Path, what: str) -> "GenerationSettings":
-        """Read the generation_config.json of a folder, if any. Raises errors of ``read_json``."""
-        file = folder / GENERATION
-        return cls.of(read_json(file, what) if file.exists() else {})
+
+def as_applied(stated: Mapping[str, Any], ends: Sequence[int]) -> dict[str, Any]:
+    """Return a generation_config.json with what decoding applies, and its end tokens ``ends``."""
+    origin = {"_from_model_config"}
+    kept = {key: value for key, value in stated.items() if key not in IGNORED.keys() | origin}
+    return kept | {"eos_token_id": list(ends)}

@@ -29,6 +29,9 @@ COMPARED = {
     *("mistral", "mixtral", "phi3", "qwen2", "qwen3", "smollm3"),
 }
 _LONGEST = 4
+# Last tokens that a repetition penalty counts, prompt included. More than a context: transformers
+# counts all, and -1, llama.cpp's word for all, turns the penalty off in some builds.
+_PENALISED = 1 << 17
 Ngram = tuple[int, ...]
 _MOST = 2000  # texts to compare encodings on
 _PYTHON = """\
@@ -45,7 +48,7 @@ params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
 params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
 """
 _PENALTY = """\
-params.sampling.penalty_repeat, params.sampling.penalty_last_n = {penalty}, -1
+params.sampling.penalty_repeat, params.sampling.penalty_last_n = {penalty}, {tokens}
 """
 _DRAFTS = """\
 params.speculative.types = [
@@ -117,7 +120,8 @@ class LlamaCppExport(Format):
         if start.exact:  # flash attention and the usual cache round to float16
             words += ["--flash-attn", "off", "--cache-type-k", "f32", "--cache-type-v", "f32"]
         if start.repetition_penalty != 1:
-            words += ["--repeat-penalty", str(start.repetition_penalty), "--repeat-last-n", "-1"]
+            words += ["--repeat-penalty", str(start.repetition_penalty)]
+            words += ["--repeat-last-n", str(_PENALISED)]
         if start.drafts:
             words += ["--spec-type", "ngram-cache"]
             words += [word for flag, (name, _) in CACHES.items() for word in (flag, name)]
@@ -128,7 +132,7 @@ class LlamaCppExport(Format):
         penalty = start.repetition_penalty
         python = _PYTHON.format(
             exact=_EXACT if start.exact else "",
-            penalty="" if penalty == 1 else _PENALTY.format(penalty=penalty),
+            penalty="" if penalty == 1 else _PENALTY.format(penalty=penalty, tokens=_PENALISED),
             drafts=_DRAFTS if start.drafts else "",
             prompt=repr(start.prompt),
         )

@@ -53,7 +53,7 @@ class Loaded:
     @cached_property
     def text(self) -> OutputText:
         """Turns the ids of an output into its text."""
-        return OutputText.of(self.tokenizer.tokenizer, self.end_ids)
+        return OutputText(self.tokenizer.decode, frozenset(self.end_ids))
 
     def processors(self, prompt: np.ndarray, max_new_tokens: int) -> Sequence[Processor]:
         """Return the logits processors of an output after ``prompt`` (L,)."""

@@ -50,7 +50,7 @@ def command(options: ServeOptions) -> list[str]:
         options.host,
         options.port,
         constraint=constraint,
-        repetition_penalty=float(penalty),
+        repetition_penalty=float(penalty or 1),
     )
     words = entry.format.command(start)
     if not words:

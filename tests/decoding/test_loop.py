@@ -129,7 +129,7 @@ def test_the_text_ends_before_the_first_of_the_stop_strings(pieces, prompt, stri
 @pytest.mark.parametrize("strings", [[], "stop", [""], ["stop", ""]])
 def test_stop_strings_that_are_none_are_refused(strings):
     with pytest.raises(InputError, match="list of non-empty texts"):
-        StopStrings(strings, str.encode)
+        StopStrings(strings, lambda _token: b"")
 
 
 @pytest.mark.parametrize("ends", [False, True])

@@ -68,13 +68,11 @@ def test_the_models_settings_apply_as_in_generate(model, tokenizer, settings, si
     plain = {name: None for name in settings if name != "eos_token_id"}
     assert size == 3 or expected != [continued(model, ids, **plain) for ids in PROMPTS]
     for drafter in DRAFTERS:
-        given = {"max_new_tokens": TOKENS, "batch_size": size}
+        given: dict[str, Any] = {"max_new_tokens": TOKENS, "batch_size": size}
         done = tasc.generate(model, tokenizer, PROMPTS, drafter, expected, **given)
         assert [one.tokens.tolist() for one in done] == expected, drafter
-    (own, *_), end = PROMPTS, {"max_new_tokens": TOKENS, "custom_generate": None}
-    end["custom_generate"] = tasc.custom_generate("tasc-spec:p_min=1", expected)
-    ids = torch.tensor([own])
-    assert model.generate(ids, do_sample=False, **end)[0, len(own) :].tolist() == expected[0]
+    method = tasc.custom_generate("tasc-spec:p_min=1", expected)
+    assert continued(model, PROMPTS[0], custom_generate=method) == expected[0]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,8 @@ def test_settings_without_an_effect_are_accepted(model, tokenizer, neutral):
 
 def test_an_argument_replaces_the_setting_of_the_model(model, tokenizer):
     model.generation_config.repetition_penalty = 1.3
-    for given in ({"repetition_penalty": 1.6}, {"repetition_penalty": None}):
+    cases: tuple[dict[str, Any], ...] = ({"repetition_penalty": 1.6}, {"repetition_penalty": None})
+    for given in cases:
         (done,) = tasc.generate(model, tokenizer, PROMPTS[:1], max_new_tokens=TOKENS, **given)
         assert done.tokens.tolist() == continued(model, PROMPTS[0], **given)
     own = [RepetitionPenaltyLogitsProcessor(2.0)]  # replaces the model's, as in generate
@@ -174,7 +173,7 @@ def test_special_tokens_inside_an_output_are_kept(model, tokenizer):
     prompt, body = [5, 6, 7], tokenizer(text)["input_ids"]
     assert set(SPECIAL[:5]) <= set(tokenizer.convert_ids_to_tokens(body))
     processor = forced(model, [*body, tokenizer.eos_token_id], len(prompt))
-    more = {"processors": [processor], "max_new_tokens": 60}
+    more: dict[str, Any] = {"processors": [processor], "max_new_tokens": 60}
     (done,) = tasc.generate(model, tokenizer, [prompt], corpus=[text], **more)
     assert done.text == text
     assert done.generation.finish == "end"

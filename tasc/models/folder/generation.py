@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-_NOTHING = (None, [], {}, ())
+_NOTHING: tuple[Any, ...] = (None, [], {}, ())
 # setting -> values that have no effect, besides None and empty ones
 APPLIED: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1,),

@@ -33,6 +33,8 @@ def _notes(found: BenchResults) -> None:
     for model, own in found.by_model.items():
         if shared := own[0].shared_prompt_tokens:
             say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
+    for model, defaults in found.settings.generation.items():
+        say(f"generation_config.json of {model}: {defaults.line}")
     if found.cells[0].lossless is None:
         say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
     if any(cell.chooses for cell in found.cells):

@@ -1,7 +1,7 @@
 """The JSON schema of ``results.json``, as a file and as tables of its parts."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from docs.generate import markdown
 from tasc.benchmark.results.bench import BenchResults
@@ -46,8 +46,10 @@ def _fields(part: dict[str, Any]) -> str:
     )
 
 
-def _type(field: dict[str, Any]) -> str:
-    """Return the type of a field in Markdown, with links to parts."""
+def _type(field: dict[str, Any] | Literal[True]) -> str:
+    """Return the type of a field in Markdown, with links to parts; True stands for any value."""
+    if field is True:
+        return "any value"
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

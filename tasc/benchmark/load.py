@@ -147,6 +147,7 @@ async def _answer(client: Client, prompt: str, options: LoadOptions) -> Answer:
     begin = time.perf_counter()
     more: dict[str, Any] = {"stop": list(options.stop)} if options.stop else {}
     more["add_special_tokens"] = False  # as in training; servers pass over what they do not know
+    more["skip_special_tokens"] = False  # inside an output they belong to its text
     read = partial(_read, most=options.max_new_tokens)
     try:
         text, tokens = await client.post("/completions", read, prompt=prompt, **more)

@@ -16,7 +16,7 @@ from hashlib import blake2b
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, LogitsProcessorList
+from transformers import LogitsProcessorList
 
 from tasc.benchmark.matrix import Cell, Loaded, decode, firsts
 from tasc.benchmark.options import BenchOptions
@@ -25,6 +25,7 @@ from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Grammar, Masks
 from tasc.decoding.core.protocols import Adjust, Verifier
+from tasc.decoding.core.settings import greedy_config
 from tasc.decoding.verify.reference import Verified
 from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target
@@ -168,17 +169,11 @@ def generate_reference(
 ) -> np.ndarray:
     """Return what transformers' greedy ``generate`` adds to ``prompt`` (L,): tokens (T,) int32.
 
-    The model has its own attention meanwhile; penalties of its generation config do not count.
+    The model has its own attention meanwhile, and applies its settings as decoding does.
     """
     ids = torch.from_numpy(prompt.astype(np.int64))[None].to(loaded.target.device)
     processors = LogitsProcessorList([partial(_masked, grammar, len(prompt))] if grammar else [])
-    plain = GenerationConfig(
-        do_sample=False,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=list(loaded.end_ids),
-        pad_token_id=loaded.end_ids[0],
-    )
     with loaded.target.untouched() as model, quiet():
-        model.generation_config = plain
+        model.generation_config = greedy_config(loaded.settings, max_new_tokens, loaded.end_ids)
         out = model.generate(ids, attention_mask=torch.ones_like(ids), logits_processor=processors)
     return np.asarray(out[0, len(prompt) :].cpu(), np.int32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tasc.benchmark.matrix import Cell
+from tasc.benchmark.matrix import Cell, Loaded
 from tasc.benchmark.metrics import score
 from tasc.benchmark.results import cells as results
 from tasc.decoding.adaptive import Adaptive
@@ -40,6 +40,7 @@ def describe(
         **_steps(cell.runs[0]),
         **_times(cell.runs),
         **_retokenized(cell, texts),
+        rewritten=_rewritten(cell.model, references),
         quality=score(metrics, texts, references, delimiter),
         lossless=lossless,
         outputs=outputs,
@@ -116,14 +117,14 @@ def _sizing(policy: Adaptive) -> results.Sizing:
 
 def _outputs(cell: Cell) -> tuple[results.Output, ...]:
     """Describe each sample, with the text, tokens and steps of the first repeat."""
-    decode = cell.model.tokenizer.decode
+    decode = cell.model.text
     drafted_from = cell.method.source(cell.resources)
     found = []
     for i, runs in enumerate(zip(*cell.runs, strict=True)):
         first = runs[0]
         spans = list(accepted_spans(first, decode, drafted_from)) if i < results.SHOWN else []
         output = {
-            "text": decode(first.tokens.tolist()),
+            "text": decode(first.tokens),
             "tokens": len(first.tokens),
             "steps": first.decoding_steps,
             "cut": first.finish == "length",
@@ -170,3 +171,10 @@ def _retokenized(cell: Cell, texts: Sequence[str]) -> dict[str, float]:
         "canonical": float(np.mean(same)),
         "times_canonical_length": sum(map(len, written)) / max(1, sum(map(len, own))),
     }
+
+
+def _rewritten(model: Loaded, references: Sequence[str]) -> int:
+    """Count the references that the model cannot write, as its tokenizer changes or ends them."""
+    written = map(model.text.writable, model.encode(references))
+    pairs = zip(written, references, strict=True)
+    return sum(text.strip() != reference.strip() for text, reference in pairs)

@@ -15,9 +15,17 @@ from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell, Lossless
-from tasc.benchmark.results.conditions import Sample, SamplingSettings, Settings, Task, run_facts
+from tasc.benchmark.results.conditions import (
+    GenerationDefaults,
+    Sample,
+    SamplingSettings,
+    Settings,
+    Task,
+    run_facts,
+)
 from tasc.benchmark.spread import Bench, decode_elsewhere
 from tasc.data.corpus import Corpus
+from tasc.models.folder.generation import GenerationSettings
 from tasc.models.packed import is_int8
 from tasc.options.references import resolve_model, trained_template
 from tasc.progress import Progress, silent
@@ -56,7 +64,8 @@ def bench(
     if judging:
         rows = judge.judge(rows, test, judging, work, resume=resume, progress=progress)
     progress("comparing and predicting", 0, 0)
-    settings, summaries = _settings(cells[0].model, judging or options), seeds(rows)
+    models = {cell.model.label: cell.model for cell in cells}
+    settings, summaries = _settings(list(models.values()), judging or options), seeds(rows)
     return BenchResults(
         task=_task(corpus, test, options),
         settings=settings,
@@ -106,7 +115,8 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
     )
 
 
-def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
+def _settings(models: Sequence[matrix.Loaded], options: BenchOptions) -> Settings:
+    model = models[0]
     sampling, device = options.sampling, model.target.device
     on_gpu = device.type == "cuda"
     dtype = next(model.target.model.parameters()).dtype
@@ -120,5 +130,10 @@ def _settings(model: matrix.Loaded, options: BenchOptions) -> Settings:
         "graphs": model.target.graphs,
         "judge": options.judge_endpoint and options.judge_model,
         "compiled": options.compile,
+        "generation": {
+            one.label: GenerationDefaults(**asdict(one.settings))
+            for one in models
+            if one.settings != GenerationSettings()
+        },
     }
     return Settings.model_validate(asked | found)

@@ -17,6 +17,7 @@ from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.generation import Generation
 from tasc.decoding.core.resources import end_ids
+from tasc.decoding.core.settings import settings_of
 from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
@@ -94,7 +95,7 @@ def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
             invariant=options.kernels == "invariant",
         )
         ends = end_ids(model, tokenizer.eos_id)
-        models.append(matrix.Loaded(label, target, tokenizer, ends))
+        models.append(matrix.Loaded(label, target, tokenizer, ends, settings_of(model)))
     if len({model.label for model in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     return models

@@ -34,7 +34,10 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForCausalLM.from_pretrained(folder)
 {inputs}
 output = model.generate(**inputs, max_new_tokens=256, do_sample=False)
-print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
+new = output[0, inputs["input_ids"].shape[1]:].tolist()
+ends = model.generation_config.eos_token_id
+ends = ends if isinstance(ends, list) else [ends]
+print(tokenizer.decode([token for token in new if token not in ends]))"""
 
 
 def model_card(

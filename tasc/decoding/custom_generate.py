@@ -25,11 +25,14 @@ from tasc.decoding.decode import Generation, Request, TokenCallback, generate_al
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
+from tasc.models.folder.generation import is_neutral
 from tasc.models.static import target_from_model
 from tasc.models.target import Target
 
 _INPUTS = {"attention_mask", "position_ids", "cache_position", "past_key_values"}  # that are read
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+# Other ways to search that transformers has decoding methods of its own for
+_STRATEGIES = ("penalty_alpha", "dola_layers", "num_beam_groups", "constraints", "force_words_ids")
 
 
 @dataclass(eq=False)
@@ -185,7 +188,9 @@ def _left_padding(mask: torch.Tensor) -> int:
 
 def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, Any]) -> None:
     """Raise InputError for arguments that the loop would silently ignore."""
-    if config.num_beams > 1:
+    if wrong := [n for n in _STRATEGIES if not is_neutral(n, getattr(config, n, None))]:
+        raise InputError(f"custom_generate decodes greedily or samples: remove {', '.join(wrong)}")
+    if (config.num_beams or 1) > 1:
         raise InputError(
             f"custom_generate has no beam search: set num_beams=1 (num_beams={config.num_beams})"
         )

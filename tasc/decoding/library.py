@@ -1,9 +1,9 @@
 """``tasc.generate``: speculative decoding of a transformers model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -19,25 +19,33 @@ from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.core.settings import processors_of, settings_of
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
+from tasc.models.folder.generation import APPLIED, IGNORED, SAMPLING, GenerationSettings
 from tasc.models.inputs import common_prefix
 from tasc.models.static import Graphs, restore_model, target_from_model
 from tasc.models.target import Target
 from tasc.options.constraint import read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.output_text import OutputText
+from tasc.tokenizer.token_bytes import token_speller
 
+_REMEDIES = {"max_length": "max_new_tokens", "stop_strings": "stop"}
 Prompt = str | Sequence[int] | np.ndarray
 Known = Sequence[Prompt] | NgramIndex | None  # outputs of the task, to draft from
 
 
 @dataclass(frozen=True)
 class Completion:
-    """The output of one prompt. ``text`` ends before a stop string."""
+    """The output of one prompt.
+
+    ``text`` ends before the end token or a stop string. Special tokens inside it belong to it.
+    """
 
     text: str
     generation: Generation
@@ -53,16 +61,40 @@ class Completion:
         return self.generation.timeline
 
 
-class GenerateOptions(TypedDict, total=False):
-    """Keyword arguments of ``generate``.
+class GenerationKeywords(TypedDict, total=False):
+    """Settings of transformers' GenerationConfig that change logits.
+
+    Each replaces the value in the model's generation_config.json, which applies by default.
+    """
+
+    repetition_penalty: float | None
+    no_repeat_ngram_size: int | None
+    encoder_repetition_penalty: float | None
+    encoder_no_repeat_ngram_size: int | None
+    bad_words_ids: list[list[int]] | None
+    sequence_bias: list[Any] | dict[tuple[int, ...], float] | None
+    suppress_tokens: list[int] | None
+    begin_suppress_tokens: list[int] | None
+    forced_bos_token_id: int | None
+    forced_eos_token_id: int | list[int] | None
+    min_length: int | None
+    min_new_tokens: int | None
+    exponential_decay_length_penalty: tuple[int, float] | None
+    remove_invalid_values: bool | None
+    renormalize_logits: bool | None
+
+
+class GenerateOptions(GenerationKeywords, total=False):
+    """Keyword arguments of ``generate``, besides those of GenerationKeywords.
 
     Attributes:
         max_new_tokens: maximum number of tokens per completion.
         sampling: how to sample; None is greedy. Each prompt has its own random numbers.
         verify: the verifier for sampling: "sampled" for any drafter, where the output depends only
             on the seed; "rejection" and "multi-branch" for drafters with probabilities.
-        stop: strings that end a completion.
-        processors: logits processors of transformers, applied before verification.
+        stop: strings that end a completion, as ``stop_strings`` in transformers.
+        processors: logits processors of transformers, applied before verification and after those
+            of the model's settings, of which they replace the ones of the same class.
         on_tokens: function called with the tokens (k,) int32 of each step once they are committed.
             A batch needs one function per prompt.
         batch_size: number of prompts decoded at a time. Outputs do not depend on it, except for
@@ -96,6 +128,9 @@ class GenerateOptions(TypedDict, total=False):
     regex: str | None
 
 
+_OWN = GenerateOptions.__annotations__.keys() - GenerationKeywords.__annotations__.keys()
+
+
 def generate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -115,7 +150,11 @@ def generate(
         corpus: outputs of the task to draft from: texts, token ids, or an index of them
             (``tasc.decoding.drafters.ngram.index.load_index``). Without it, the drafter knows only
             the prompt and the output so far.
-        options: see GenerateOptions.
+        options: see GenerateOptions. Settings of transformers' ``generate`` without an effect,
+            such as ``num_beams=1``, are accepted.
+
+    Settings in the model's generation_config.json that change logits, such as a repetition penalty,
+    apply as in transformers. How to sample is decided by ``sampling`` alone.
 
     Tokens with which all prompts begin are read once; the completions share that time evenly.
 
@@ -123,30 +162,63 @@ def generate(
     """
     if isinstance(prompts, str):
         raise InputError("prompts is a single text: pass a list of texts or of token ids")
-    if unknown := options.keys() - GenerateOptions.__annotations__.keys():
-        raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
-    stop, batch_size = options.get("stop", ()), options.get("batch_size", 1)
+    settings = _settings(model, options)
+    batch_size, limit = options.get("batch_size", 1), options.get("max_new_tokens", 256)
     ends = end_ids(model, tokenizer.eos_token_id)
-    rule = StopStrings(stop, lambda ids: text_of(tokenizer, ids)) if stop else None
     callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
     encoded = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
+    stops = _stops(options.get("stop", ()), tokenizer, encoded)
     method = parse(drafter or default_method(head=options.get("draft_head") is not None))
     if method.chooses:
         raise InputError(f"drafter {method.label!r} drafts nothing: call tasc.choose")
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
     resources = _resources(options, tokenizer, ends)
     verify = partial(chosen, options.get("verify", "sampled"), resources.sampling)
-    rules = options.get("processors", ()), resources.grammar
+    given = options.get("processors", ())
     with restore_model(draft), target_from_model(model, graphs) as target:
         make = prepare(method, corpus, tokenizer, replace(resources, target=target))
-        requests = [
-            Request(ids, make, verify(i), rule, own, *rules)
-            for i, (ids, own) in enumerate(zip(encoded, callbacks, strict=True))
-        ]
-        limits = {"max_new_tokens": options.get("max_new_tokens", 256), "budget": method.budget}
+        requests = []
+        for i, (ids, stop, own) in enumerate(zip(encoded, stops, callbacks, strict=True)):
+            processors = given
+            if len(ids):  # an empty prompt is refused below
+                processors = processors_of(settings, model, ids, (limit, ends), given)
+            rules = stop, own, processors, resources.grammar
+            requests.append(Request(ids, make, verify(i), *rules))
+        limits = {"max_new_tokens": limit, "budget": method.budget}
         done = _decode(target, requests, end_ids=ends, batch_size=batch_size, **limits)
-    text = rule.text if rule else partial(text_of, tokenizer)
-    return [Completion(text(made.tokens.tolist()), made) for made in done]
+    text = OutputText.of(tokenizer, ends)
+    pairs = zip(done, stops, strict=True)
+    return [Completion(_text(made, stop, text), made) for made, stop in pairs]
+
+
+def _settings(model: PreTrainedModel, options: GenerateOptions) -> GenerationSettings:
+    """Return the model's settings with those of a call; InputError for what is not applied.
+
+    Values without an effect are accepted. Raises TypeError for an unknown argument.
+    """
+    given: dict[str, Any] = {k: v for k, v in options.items() if k not in _OWN}
+    if unknown := given.keys() - APPLIED.keys() - IGNORED.keys():
+        raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
+    for name, value in GenerationSettings.of(given).ignored.items():
+        remedy = _REMEDIES.get(name, "sampling=tasc.Sampling(…)" if name in SAMPLING else "")
+        advice = f"pass {remedy} instead" if remedy else "leave it out"
+        raise InputError(f"tasc.generate does not apply {name}={value!r:.60}: {advice}")
+    return settings_of(model, **{name: given[name] for name in given.keys() & APPLIED.keys()})
+
+
+def _stops(
+    strings: Sequence[str], tokenizer: PreTrainedTokenizerBase, prompts: Sequence[np.ndarray]
+) -> Sequence[StopStrings | None]:
+    """Return the stop rule of each prompt."""
+    if not strings:
+        return [None] * len(prompts)
+    spell = speller_of(tokenizer)
+    return [StopStrings(strings, spell, prompt) for prompt in prompts]
+
+
+def _text(made: Generation, stop: StopStrings | None, text: OutputText) -> str:
+    tokens = made.tokens.tolist()
+    return text(tokens) if stop is None else stop.text(tokens, text)
 
 
 def _decode(target: Target, requests: Sequence[Request], **limits: Any) -> list[Generation]:  # noqa: ANN401
@@ -278,6 +350,19 @@ def ids_of(
     return np.array(found, np.int32)
 
 
-def text_of(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    """Return the text of ``ids`` without special tokens."""
-    return str(tokenizer.decode(ids, skip_special_tokens=True))
+def speller_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[int], bytes]:
+    """Return a function from an id to the token's bytes in running text."""
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is not None:
+        return token_speller(inner)
+    base = tokenizer.tokenize("a")
+    before = len(tokenizer.convert_tokens_to_string(base))
+
+    @cache
+    def bytes_of(token: int) -> bytes:
+        text: str = tokenizer.convert_tokens_to_string(
+            [*base, tokenizer.convert_ids_to_tokens(token)]
+        )
+        return text[before:].encode()
+
+    return bytes_of

@@ -1,9 +1,10 @@
 """``tasc export``: write one folder that an inference engine loads."""
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasc.data.choices import find_choices, read_choices
 from tasc.data.corpus import Corpus
@@ -12,7 +13,8 @@ from tasc.decoding.drafters.ngram.index import build_index, load_index, tokens_o
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.environment import requirement
 from tasc.errors import InputError
-from tasc.models.folder.files import CONFIG, read_json
+from tasc.models.folder.files import CONFIG, GENERATION, read_json
+from tasc.models.folder.generation import described
 from tasc.models.folder.vocabulary import check_tokens
 from tasc.options.constraint import Constraint
 from tasc.options.references import resolve_model
@@ -22,6 +24,9 @@ from tasc.serving.options import ExportOptions
 from tasc.serving.parts import Format, Parts, Start
 from tasc.serving.table import EXPORTS, Entry
 from tasc.tokenizer.loaded import load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers.configuration_utils import PreTrainedConfig
 
 # how a request asks for outputs of a schema
 _REQUESTS = {
@@ -51,6 +56,8 @@ class ExportReport(Report):
     index: IndexSize | None
     head: str | None
     regex: str | None
+    settings: dict[str, Any]
+    """Settings of the model's generation_config.json that ``tasc bench`` applies."""
     limits: str
     findings: dict[str, Any]
     notes: tuple[str, ...]
@@ -70,8 +77,16 @@ class Exported(Reported):
         drafts = parts.index is not None or parts.head is not None
         source = parts.corpus and parts.corpus.source
         prompt = source.example() if source and not source.chat else Start.prompt
-        engine = parts.name, drafts, options.speculative_tokens, _exact(parts)
-        return Start(*engine, prompt=prompt, constraint=parts.named_constraint)
+        return Start(
+            parts.name,
+            drafts,
+            options.speculative_tokens,
+            _exact(parts),
+            prompt=prompt,
+            constraint=parts.named_constraint,
+            repetition_penalty=parts.settings.applied.get("repetition_penalty", 1.0),
+            ends=tuple(parts.ends),
+        )
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,9 +109,10 @@ class Exported(Reported):
             index=index and IndexSize(tokens=tokens_of(index), contexts=index.contexts),
             head=None if parts.head is None else str(parts.head),
             regex=parts.options.regex,
+            settings=parts.settings.applied,
             limits=entry.limits,
             findings=self.format.findings(),
-            notes=tuple(self.format.notes()),
+            notes=(*settings_notes(parts), *self.format.notes()),
             command=shlex.join(self.format.command(start)),
         )
 
@@ -138,8 +154,40 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     constraint = _constraint(options, corpus)
     if constraint:
         Grammar(constraint, tokenizer, (tokenizer.eos_id,))  # raises if it is invalid
-    parts = Parts(options, label, folder, tokenizer, index, head, corpus, constraint)
+    given = options, label, folder, tokenizer, index, head, corpus, constraint
+    parts = Parts(*given, generation=_generation(folder, config))
     return Exported(parts, EXPORTS[options.to].format(parts))
+
+
+def _generation(folder: Path, config: "PreTrainedConfig") -> dict[str, Any]:
+    """Return what transformers takes for the generation_config.json of a model."""
+    from transformers import GenerationConfig
+
+    file = folder / GENERATION
+    if file.exists():
+        return read_json(file, f"model {folder}")
+    stated: dict[str, Any] = GenerationConfig.from_model_config(config).to_diff_dict()
+    return stated
+
+
+def settings_notes(parts: Parts) -> Iterator[str]:
+    """Describe which settings of the model its outputs follow in the engine, as in tasc bench."""
+    settings, entry = parts.settings, EXPORTS[parts.options.to]
+    known = settings.applied.keys() if entry.settings is None else entry.settings
+    kept = {name: value for name, value in settings.applied.items() if name in known}
+    lost = {name: value for name, value in settings.applied.items() if name not in known}
+    if kept:
+        yield f"it applies {described(kept)}, as tasc bench does"
+    if lost:
+        yield (
+            f"{entry.label} does not apply {described(lost)} of the model's {GENERATION}, which "
+            "tasc bench applies: to measure what is served, remove it there and run tasc bench"
+        )
+    if settings.ignored:
+        yield (
+            f"{described(settings.ignored)} of the model's {GENERATION} is left out, as tasc bench "
+            "does not use it: requests set it"
+        )
 
 
 def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
@@ -166,7 +214,7 @@ def _readme(start: Start, format: Format) -> str:
         parts += ["## Start", "In this folder, or with `tasc serve .`:"]
         parts += [block("sh", _wrapped(command))]
         parts += ["It listens on this machine only; `--host 0.0.0.0` admits other machines."]
-    notes = [EXPORTS[engine].limits, *format.notes()]
+    notes = [EXPORTS[engine].limits, *settings_notes(format.parts), *format.notes()]
     if start.constraint:
         ((name, given),) = start.constraint.items()
         how = _REQUESTS.get(engine, "with the engine's own structured output")

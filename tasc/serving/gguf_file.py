@@ -10,7 +10,8 @@ from typing import Any
 from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
 from tasc.files.scratch import scratch
-from tasc.models.folder.files import CONFIG, INDEX, copy_json, model_ends, weight_files
+from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
+from tasc.serving.gguf_ends import stated_ends, undone_fills
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
 from tasc.serving.parts import Parts
 from tasc.tokenizer.chat import source_of
@@ -143,11 +144,11 @@ def _add_vocabulary(writer: Any, parts: Parts, vocabulary: Vocabulary) -> None: 
         writer.add_add_space_prefix(vocabulary.adds_space)
     else:
         writer.add_token_merges(vocabulary.merges)
-    # llama.cpp ends an output at three tokens: the end of a text, of a turn and of a message.
     adds = writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id
-    ends = tokenizer.eos_id, *model_ends(parts.folder, f"model {parts.folder}")
-    for add, end in zip(adds, dict.fromkeys(ends), strict=False):
+    for add, end in zip(adds, stated_ends(parts), strict=False):
         add(end)
+    for name in undone_fills(parts):  # else llama.cpp finds them by their texts
+        writer.add_uint32(f"tokenizer.ggml.{name}_token_id", parts.ends[0])
     writer.add_add_bos_token(False)  # as in training
     ids, alone = tokenizer.tokenizer.encode("a").ids, tokenizer.encode(["a"]).tokens
     if ids[:1] != alone[:1].tolist():

@@ -7,7 +7,7 @@ encodes. Generation is exact in both cases.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from typing import Any
@@ -22,6 +22,13 @@ from tasc.vocab.exports.sequence import one_pattern, same_pieces
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 3, 4, 5, 6  # llama.cpp's token types
 SENTENCEPIECE = "sentencepiece"  # instead of a pre-tokenizer
+# Texts of tokens that llama.cpp makes control tokens, at which it ends outputs
+BY_TEXT = {
+    *("</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<turn|>", "<|end|>", "<|return|>"),
+    *("<|call|>", "<|calls|>", "<|flush|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>"),
+    *("<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<end_of_utterance>"),
+    *("<|tool_response>", "<｜end▁of▁sentence｜>"),
+}
 
 
 @dataclass(frozen=True)
@@ -74,11 +81,15 @@ class Vocabulary:
         return made
 
 
-def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> Vocabulary:
+def vocabulary(
+    tokenizer: LoadedTokenizer, size: int, ends: Collection[int] = (), *, user_defined: bool
+) -> Vocabulary:
     """Return the vocabulary for a model of ``size`` embeddings.
 
-    With ``user_defined``, new tokens that merges cannot produce get that type. Raises InputError
-    unless it is SentencePiece's BPE with byte fallback, or byte-level BPE that llama.cpp can split.
+    With ``user_defined``, new tokens that merges cannot produce get that type. Special tokens get
+    it, too, as llama.cpp leaves control tokens out of an output's text; but ``ends``, which end
+    outputs, are control tokens. Raises InputError unless it is SentencePiece's BPE with byte
+    fallback, or byte-level BPE that llama.cpp can split.
     """
     state = json.loads(tokenizer.tokenizer.to_str())
     model = state["model"]
@@ -105,7 +116,10 @@ def vocabulary(tokenizer: LoadedTokenizer, size: int, *, user_defined: bool) -> 
             is_byte = marked and BYTE_PIECE.fullmatch(entry)
             tokens[token], types[token] = entry, BYTE if is_byte else NORMAL
     for added in state["added_tokens"]:
-        kind = CONTROL if added["special"] else USER_DEFINED
+        # llama.cpp leaves control tokens out of an output's text.
+        names = BY_TEXT | {model.get("unk_token")}
+        hidden = added["id"] in ends or added["content"] in names
+        kind = CONTROL if added["special"] and hidden else USER_DEFINED
         tokens[added["id"]], types[added["id"]] = added["content"], kind
     if marked:  # llama.cpp merges any two tokens whose text together is a token
         unmade = sorted(vocab.keys() - made, key=vocab.__getitem__)

@@ -4,13 +4,24 @@ import json
 import shutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
-from tasc.models.folder.files import CONFIG, GENERATION, INDEX, WEIGHTS, copy_json, weight_files
+from tasc.models.folder.files import (
+    CONFIG,
+    GENERATION,
+    INDEX,
+    WEIGHTS,
+    copy_json,
+    model_ends,
+    weight_files,
+    write_json,
+)
+from tasc.models.folder.generation import GenerationSettings, as_applied
 from tasc.options.constraint import Constraint
 from tasc.report.markdown import block
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
@@ -33,6 +44,18 @@ class Parts:
     head: Path | None  # folder of a draft head, or None
     corpus: Corpus | None  # examples of the task, if any
     constraint: Constraint | None = None  # on the outputs
+    generation: dict[str, Any] = field(default_factory=dict)  # the model's generation_config.json
+
+    @cached_property
+    def settings(self) -> GenerationSettings:
+        """The settings of the model that have an effect."""
+        return GenerationSettings.of(self.generation)
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """The end tokens: the tokenizer's, then the model's, as in ``tasc bench``."""
+        own = self.tokenizer.eos_id, *model_ends(self.folder, f"model {self.folder}")
+        return list(dict.fromkeys(own))
 
     @property
     def named_constraint(self) -> dict[str, str]:
@@ -51,12 +74,15 @@ class Parts:
             file.write_text(self.constraint.text, encoding="utf-8")
 
     def save_model(self, folder: Path) -> None:
-        """Copy weights and configuration, without references to code; write the tokenizer."""
+        """Copy weights and configuration, without references to code; write the tokenizer.
+
+        The settings of generation_config.json are those that ``tasc bench`` applies.
+        """
         index = [] if (self.folder / WEIGHTS).exists() else [INDEX]
-        named = [CONFIG, GENERATION, *index]
-        for file in (self.folder / name for name in named):
+        for file in (self.folder / name for name in (CONFIG, *index)):
             if file.exists():
                 copy_json(file, folder, f"model {self.folder}")
+        write_json(folder / GENERATION, as_applied(self.generation, self.ends))
         for file in weight_files(self.folder):
             shutil.copyfile(file, folder / file.name)
         save_tokenizer(self.tokenizer.tokenizer, self.tokenizer.files, folder)
@@ -68,6 +94,8 @@ class Start:
 
     ``exact``: the model is in float32, which engines round to 16 bits by default. ``prompt``: an
     example for the README. ``constraint``: file or expression of the outputs, by its option.
+    ``repetition_penalty``: of the model's settings, for engines that do not read its files.
+    ``ends``: end tokens of outputs.
     """
 
     name: str
@@ -78,6 +106,8 @@ class Start:
     port: int = PORT
     prompt: str = "your prompt"
     constraint: dict[str, str] = field(default_factory=dict)
+    repetition_penalty: float = 1.0
+    ends: tuple[int, ...] = ()
 
     def module(self, name: str, model: str) -> list[str]:
         """Return the command that starts a Python server here; ``model`` is its model option."""
@@ -116,7 +146,7 @@ class Format(ABC):
     def example(start: Start) -> str:
         """Return Markdown for the README: by default, a request with OpenAI's protocol."""
         request = {"model": start.name, "prompt": start.prompt, "add_special_tokens": False}
-        request |= {"max_tokens": 64, "temperature": 0}
+        request |= {"max_tokens": 64, "temperature": 0, "skip_special_tokens": False}
         url = f"http://{start.host}:{start.port}/v1/completions"
         body = json.dumps(request).replace("'", "'\\''")
         return block("sh", f"curl {url} -H 'Content-Type: application/json' -d '{body}'")

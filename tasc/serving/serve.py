@@ -32,6 +32,9 @@ def command(options: ServeOptions) -> list[str]:
     name, drafts, tokens, exact = values
     entry = EXPORTS.get(str(found.get("to")))
     flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
+    settings = found.get("settings", {})
+    penalty = settings.get("repetition_penalty", 1.0) if isinstance(settings, dict) else None
+    flags = flags and type(penalty) in (int, float)
     # The name becomes an argument of a program: no option, NUL or lone surrogate.
     plain = isinstance(name, str) and name.isprintable() and not name.startswith("-")
     if entry is None or not plain or not flags:
@@ -39,7 +42,16 @@ def command(options: ServeOptions) -> list[str]:
     constraint = {n: path for n, path in CONSTRAINT_FILES.items() if (folder / path).is_file()}
     if isinstance(regex := found.get("regex"), str):
         constraint["regex"] = regex
-    start = Start(name, drafts, tokens, exact, options.host, options.port, constraint=constraint)
+    start = Start(
+        name,
+        drafts,
+        tokens,
+        exact,
+        options.host,
+        options.port,
+        constraint=constraint,
+        repetition_penalty=float(penalty or 1),
+    )
     words = entry.format.command(start)
     if not words:
         raise InputError(

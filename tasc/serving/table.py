@@ -20,6 +20,8 @@ class Entry:
     drafts: frozenset[str]  # that it supports, of "index" and "draft head"
     path: str  # MODULE:CLASS of its format below ``exports``, imported on use
     install_on_cpu: str = ""  # for machines without a GPU, if different
+    # Settings of generation_config.json that it applies as transformers does; None for all.
+    settings: frozenset[str] | None = frozenset({"repetition_penalty"})
 
     @property
     def format(self) -> "type[Format]":
@@ -66,5 +68,6 @@ EXPORTS: dict[str, Entry] = {
         "a library, not a server: drafts need tasc",
         frozenset({"index", "draft head"}),
         "transformers:TransformersExport",
+        settings=None,
     ),
 }

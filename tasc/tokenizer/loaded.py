@@ -15,7 +15,8 @@ from tasc.data.foreign import as_input_error, json_object
 from tasc.errors import InputError
 from tasc.tokenizer.check import check_tokenizer
 from tasc.tokenizer.files import CONFIGS, read_tokenizer
-from tasc.tokenizer.token_bytes import special_tokens, token_strings
+from tasc.tokenizer.output_text import decoder_of
+from tasc.tokenizer.token_bytes import special_tokens, token_speller, token_strings
 from tasc.tokenizer.word_boundaries import cut_finely
 
 _END_TOKENS = (
@@ -68,6 +69,17 @@ class LoadedTokenizer:
         The length is the first id for a new token.
         """
         return list(self._strings)
+
+    def spellings(self) -> list[bytes]:
+        """Return the bytes of each id, those of special tokens, too; ``b""`` for unused ids.
+
+        The unknown token has none, as it stands for any text.
+        """
+        spelt, spell = self.vocabulary(), token_speller(self.tokenizer)
+        unknown = self.tokenizer.token_to_id(getattr(self.tokenizer.model, "unk_token", "") or "")
+        for token in self.special_ids - {unknown}:
+            spelt[token] = spell(token)
+        return spelt
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
@@ -132,14 +144,15 @@ class LoadedTokenizer:
         return Encoded.of(parts), np.concatenate([np.zeros(0, np.uint8), *starts])
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of the ids without special tokens."""
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
+        """Return the text of the ids, special tokens included."""
+        return decoder_of(self.tokenizer)(list(ids))
 
     def decode_batch(self, texts: Sequence[np.ndarray]) -> list[str]:
-        """Return the text of the ids (T_i,) of each text, without special tokens."""
+        """Return the text of the ids (T_i,) of each text, special tokens included."""
         with as_input_error(self.path, _ADVICE):
-            decoded: list[str] = self.tokenizer.decode_batch([ids.tolist() for ids in texts])
-        return decoded
+            return self.tokenizer.decode_batch(
+                [ids.tolist() for ids in texts], skip_special_tokens=False
+            )
 
     def _entries(self, encode: Callable[..., list[Encoding]], batch: list[str]) -> list[Encoding]:
         with as_input_error(self.path, _ADVICE):

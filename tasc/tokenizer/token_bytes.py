@@ -61,6 +61,21 @@ def token_strings(tokenizer: Tokenizer) -> list[bytes]:
     return strings
 
 
+def token_speller(tokenizer: Tokenizer) -> Callable[[int], bytes]:
+    """Return a function from an id to its bytes in running text, those of special tokens, too.
+
+    An id without a token has none.
+    """
+    spell = _speller(tokenizer)
+
+    @cache
+    def bytes_of(token: int) -> bytes:
+        text: str | None = tokenizer.id_to_token(token)
+        return b"" if text is None else spell(text)
+
+    return bytes_of
+
+
 def special_tokens(tokenizer: Tokenizer) -> frozenset[int]:
     """Return the ids without a text: special added tokens and the unknown token."""
     added = tokenizer.get_added_tokens_decoder()

@@ -14,12 +14,14 @@ from tasc.errors import UnavailableError
 from tasc.files.disk import writing
 from tasc.models.folder import files
 from tasc.models.folder.fetch import model_folder
+from tasc.models.folder.generation import APPLIED
 from tasc.models.folder.quiet import quiet
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 
 _CONFIG = "tokenizer_config.json"
 _FAST = "PreTrainedTokenizerFast"
+_SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path) -> None:
@@ -88,17 +90,21 @@ def _write_json(file: Path, content: dict[str, Any]) -> None:
 
 
 def _saveable(config: GenerationConfig) -> GenerationConfig:
-    """Return ``config``, reduced to its special tokens if transformers refuses to save it."""
-    try:
-        with quiet():
-            config.validate(strict=True)
-    except ValueError:  # some published models have a temperature without sampling
-        return GenerationConfig(
-            bos_token_id=config.bos_token_id,
-            eos_token_id=config.eos_token_id,
-            pad_token_id=config.pad_token_id,
-        )
-    return config
+    """Return ``config``, without what decoding ignores if transformers refuses to save it.
+
+    If it still refuses, only the special tokens are left.
+    """
+    tokens = {name: getattr(config, name) for name in _SPECIAL}
+    applied = {name: getattr(config, name, None) for name in APPLIED}
+    for less in (None, tokens | applied):
+        try:
+            with quiet():
+                kept = config if less is None else GenerationConfig(**less)
+                kept.validate(strict=True)
+        except ValueError:  # some published models have a temperature without sampling
+            continue
+        return kept
+    return GenerationConfig(**tokens)
 
 
 def save_tokenizer(tokenizer: LoadedTokenizer, folder: Path) -> None:

@@ -45,6 +45,16 @@ def cell(model: str, method: str, *runs: list[Generation]) -> Any:
     )
 
 
+def test_references_that_cannot_be_written_are_counted():
+    """ "e g" has a token that decodes to nothing, and z ends an output."""
+    made = [generation([0, 1], [0], 20)] * 4
+    references = ["a b", "e g", "a z b", "a b"]
+    found = describe(cell("m", "ar", made), None, references, ["exact_match"], ";")
+    assert found.rewritten == 2
+    settings = make_settings(generation={"m": {"applied": {"repetition_penalty": 1.3}}})
+    assert settings.generation["m"].line == "applied repetition_penalty=1.3"
+
+
 @pytest.fixture
 def rows():
     plain = [generation([0, 1, 2, 3], [0] * 3, 40), generation([4, 5], [0], 20)]

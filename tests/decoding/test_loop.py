@@ -13,7 +13,9 @@ from transformers import LogitsProcessor
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.library import speller_of
 from tasc.errors import InputError
+from tasc.tokenizer.output_text import OutputText
 from tests.decoding.outputs import random_prompts
 from tests.pico import continued
 
@@ -70,14 +72,15 @@ def test_processors_that_lose_the_vocabulary_are_refused(target):
 def test_stop_strings_end_an_output_as_in_transformers(target, fast_tokenizer, text):
     whole = theirs(target)
     said = fast_tokenizer.decode(whole.tolist())
+    decoded = OutputText.of(fast_tokenizer, ())
     strings = {said[i : i + size] for i in (3, 11, 20) for size in (1, 2, 5)}
     for string in sorted(s for s in strings if "�" not in s and s.isascii()):
         expected = theirs(target, stop_strings=[string], tokenizer=fast_tokenizer)
-        rule = StopStrings([string, "never said"], fast_tokenizer.decode)
+        rule = StopStrings([string, "never said"], speller_of(fast_tokenizer), PROMPT)
         result = run(target, text, [whole], stop=rule)
         assert result.tokens.tolist() == expected.tolist()
         assert result.finish == "stop"
-        assert rule.text(result.tokens.tolist()) == said[: said.index(string)]
+        assert rule.text(result.tokens.tolist(), decoded) == said[: said.index(string)]
 
 
 @given(
@@ -86,7 +89,7 @@ def test_stop_strings_end_an_output_as_in_transformers(target, fast_tokenizer, t
     st.sampled_from(["abc", "é", "cc a"]),
 )
 def test_a_stop_string_is_found_at_its_last_token_however_runs_are_cut(pieces, runs, string):
-    rule = StopStrings([string], lambda ids: "".join(pieces[i] for i in ids))
+    rule = StopStrings([string], lambda i: pieces[i].encode())
     at, found = 0, None
     for size in runs:
         new = min(size, len(pieces) - at)
@@ -99,18 +102,34 @@ def test_a_stop_string_is_found_at_its_last_token_however_runs_are_cut(pieces, r
 
 @pytest.mark.parametrize("pieces", [["x" * 40, "ab", *[""] * 40, "c"], [*f"a{30 * 'b'}c"]])
 def test_a_stop_string_that_begins_many_tokens_before_its_end_is_found(pieces):
-    rule = StopStrings(["abc", f"a{30 * 'b'}c"], lambda ids: "".join(pieces[i] for i in ids))
+    rule = StopStrings(["abc", f"a{30 * 'b'}c"], lambda i: pieces[i].encode())
     assert rule.cut([*range(len(pieces))], 1) == len(pieces)
 
 
-def test_the_text_ends_before_the_first_of_the_stop_strings():
-    assert StopStrings(["c", "b"], lambda _ids: "abcb").text([]) == "a"
+@pytest.mark.parametrize(
+    ("pieces", "prompt", "strings", "text"),
+    [
+        (["a", "bcb"], [], ["c", "b"], "a"),
+        (["aaa"], [], ["aa"], ""),
+        (["x", "yab"], [], ["b", "xya", "ya"], ""),
+        ([">bX>"], ["<"], ["<>", "b"], ""),  # one begins in the prompt
+        ([">", "b"], ["x", "<"], ["<>b"], ""),
+        (["é"[:1], "x"], [], ["x"], "é"),
+    ],
+)
+def test_the_text_ends_before_the_first_of_the_stop_strings(pieces, prompt, strings, text):
+    every = [*pieces, *prompt]
+    rule = StopStrings(strings, lambda i: every[i].encode(), range(len(pieces), len(every)))
+    tokens = list(range(len(pieces)))
+    assert rule.cut(tokens, 1) == len(tokens)
+    whole = OutputText(lambda ids: "".join(every[i] for i in ids), frozenset())
+    assert rule.text(tokens, whole) == text
 
 
 @pytest.mark.parametrize("strings", [[], "stop", [""], ["stop", ""]])
 def test_stop_strings_that_are_none_are_refused(strings):
     with pytest.raises(InputError, match="list of non-empty texts"):
-        StopStrings(strings, str)
+        StopStrings(strings, lambda _token: b"")
 
 
 @pytest.mark.parametrize("ends", [False, True])

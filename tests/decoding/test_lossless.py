@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tasc.decoding.core.sampling import Sampling
+from tasc.decoding.core.settings import processors_of
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import DRAFTERS, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import greedy, verifier
+from tasc.models.folder.generation import GenerationSettings
 from tasc.models.packed import DTYPES, pack
 from tasc.models.static import StaticTarget, target_for
 from tasc.models.target import Target
@@ -155,6 +157,24 @@ def test_output_is_that_of_plain_decoding(
     if method.name in HITS and not sampling:
         accepted = sum(sum(g.accepted) + g.prefilled - 1 for g in done)
         assert accepted > 0, "nothing was accepted: the test would not notice a wrong cache"
+
+
+@spread("text, size", METHODS, [1, 8], every=4)
+def test_settings_of_generate_apply_with_any_draft(case, text, size, tokenizer):
+    """A repetition penalty and no repeated n-gram, as transformers' own ``generate`` has them."""
+    target, _, head = case("llama")
+    stated = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3, "min_new_tokens": 9}
+    with target.untouched() as model:
+        outputs = [continued(model, prompt, NEW_TOKENS, **stated) for prompt in PROMPTS]
+    settings, method = GenerationSettings.of(stated), parse(text)
+    more = {"draft_head": head}
+    factory = method.prepare(resources_of(target, tokenizer, misleading(outputs), **more))
+    asked = [
+        Request(p, factory, processors=processors_of(settings, target.model, p, (NEW_TOKENS, [0])))
+        for p in PROMPTS
+    ]
+    limits: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "batch_size": size}
+    assert lists(generate_all(target, asked, budget=method.budget, **limits)) == lists(outputs)
 
 
 @needs_packing

@@ -1,7 +1,8 @@
 """llama.cpp's server inside of a process, in an environment of its own: JSON in, JSON out.
 
 stdin: {"model": file, "prompts": ids each, "texts": to encode, "tokens": to generate, "drafts":
-folder of n-gram caches or null, "exact": whether attention is in float32, "grammar": of outputs}
+folder of n-gram caches or null, "exact": whether attention is in float32, "grammar": of outputs,
+"penalty": of repeated tokens among the last 2^17, "more": fields of the requests}
 stdout: {"ids", "content", "encoded", "drafted", "accepted"}
 """
 
@@ -28,6 +29,8 @@ def main() -> None:
         caches = params.speculative.ngram_cache
         caches.lookup_cache_static = asked["drafts"] + "/ngrams-static.bin"
         caches.lookup_cache_dynamic = asked["drafts"] + "/ngrams-dynamic.bin"
+    sampling = params.sampling
+    sampling.penalty_repeat, sampling.penalty_last_n = asked["penalty"], 1 << 17
     server = xllamacpp.Server(params)
 
     def post(path: str, body: Any) -> Any:
@@ -39,7 +42,7 @@ def main() -> None:
         return json.load(urllib.request.urlopen(request))
 
     plain = {"n_predict": asked["tokens"], "temperature": 0, "return_tokens": True}
-    plain |= {"cache_prompt": False, "grammar": asked["grammar"]}
+    plain |= {"cache_prompt": False, "grammar": asked["grammar"], **asked["more"]}
     done = [post("/completion", plain | {"prompt": prompt}) for prompt in asked["prompts"]]
     timings = [answer["timings"] for answer in done]
     found = {

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 import tasc
 from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
@@ -80,6 +80,44 @@ def test_the_readme_has_any_character_of_a_prompt(tmp_path, base, task, engine):
     template = "\N{GRINNING FACE} 'a' \\ {input}"
     exported(base, engine, tmp_path, source={"path": str(task), "template": template})
     assert repr(template.format(input="your input")) in (tmp_path / "README.md").read_text()
+
+
+def with_settings(folder, tokens=()):
+    """Make a model with special tokens, a penalty, sampling parameters and two end tokens."""
+    make_base(folder, vocabulary=320 + len(tokens))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_special_tokens({"additional_special_tokens": [*tokens]})
+    tokenizer.save_pretrained(folder)
+    stated = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3, "max_new_tokens": 5}
+    stated |= {"do_sample": True, "temperature": 0.7, "top_k": 20, "num_beams": 1}
+    restate(folder / "generation_config.json", eos_token_id=[0, 7], **stated)
+    return folder
+
+
+def test_the_exported_settings_are_those_of_the_bench(tmp_path, engine):
+    model, out = with_settings(tmp_path / "model"), tmp_path / "out"
+    made = exported(model, engine, out)
+    assert made.to_dict()["settings"] == {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3}
+    readme = (out / "README.md").read_text()
+    assert "max_new_tokens=5" in readme
+    assert "temperature=0.7" in readme
+    lost = "does not apply no_repeat_ngram_size=3" in readme
+    assert lost == (engine != "transformers")
+    if engine == "llama-cpp":
+        assert words_of(made)["--repeat-penalty"] == "1.3"
+        return
+    written = GenerationConfig.from_pretrained(out)
+    assert (written.repetition_penalty, written.no_repeat_ngram_size) == (1.3, 3)
+    assert written.eos_token_id == [0, 7]
+    removed = ("do_sample", "temperature", "top_k", "max_new_tokens")
+    assert [getattr(written, name) for name in removed] == [None] * 4
+
+
+def test_the_readme_of_a_library_shows_special_tokens(tmp_path, base):
+    exported(base, "transformers", tmp_path)
+    readme = (tmp_path / "README.md").read_text()
+    assert "skip_special_tokens=True" not in readme
+    assert "ends = [0]" in readme
 
 
 def test_a_name_cannot_end_the_block_that_it_is_in():

@@ -16,10 +16,10 @@ from tasc.data.source import Source
 from tasc.serving.exports.llama_cpp import CACHES, COMPARED, count_ngrams, write_cache
 from tasc.serving.gguf_vocabulary import vocabulary
 from tasc.tokenizer.loaded import load_tokenizer
-from tests.pico import TEXTS, continued
+from tests.pico import TEXTS, continued, restate
 from tests.serving.conftest import ROWS
 from tests.serving.llama_models import augmented
-from tests.serving.test_export import exported
+from tests.serving.test_export import exported, with_settings, words_of
 
 pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
 ROOT = Path(__file__).parents[2]
@@ -44,11 +44,12 @@ def run_in_llama(*arguments: str, **options: Any) -> str:
 
 
 def answers(
-    folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True, grammar=""
+    folder: Path, prompts, *, texts=(), drafts=False, tokens=16, exact=True, grammar="", **more
 ) -> Any:
     asked = {"model": str(folder / "model.gguf"), "prompts": prompts, "texts": list(texts)}
     asked |= {"drafts": str(folder) if drafts else None, "tokens": tokens, "exact": exact}
-    written = run_in_llama(str(ENGINE), input=json.dumps(asked | {"grammar": grammar}))
+    asked |= {"grammar": grammar, "penalty": more.pop("penalty", 1.0), "more": more}
+    written = run_in_llama(str(ENGINE), input=json.dumps(asked))
     return json.loads(written.splitlines()[-1])
 
 
@@ -160,3 +161,33 @@ def test_the_readme_of_llama_cpp_runs_as_it_stands(tmp_path, model, task):
     exported(model, "llama-cpp", tmp_path, source=str(task))
     (code,) = re.findall(r"```python\n(.*?)\n```", (tmp_path / "README.md").read_text(), re.DOTALL)
     assert run_in_llama("-c", code, cwd=tmp_path).strip()
+
+
+@needs_engine
+def test_llama_cpp_penalises_repetitions_as_transformers_does(tmp_path, prompts):
+    model = with_settings(tmp_path / "model")
+    restate(model / "generation_config.json", no_repeat_ngram_size=0, eos_token_id=[0])
+    words = words_of(exported(model, "llama-cpp", tmp_path / "gguf"))
+    assert (words["--repeat-penalty"], words["--repeat-last-n"]) == ("1.3", str(1 << 17))
+    some = prompts[:20]
+    assert answers(tmp_path / "gguf", some, penalty=1.3)["ids"] == greedy(model, some)
+    assert answers(tmp_path / "gguf", some)["ids"] != greedy(model, some)
+
+
+@needs_engine
+def test_llama_cpp_shows_special_tokens_and_ends_where_the_export_says(tmp_path, task):
+    """Each token is written because of a bias; those named in the notes end the output."""
+    shown, ending = ["<tool_call>", "<s>"], ["</s>", "<|end|>", "<|fim_pad|>"]
+    model = with_settings(tmp_path / "model", [*shown, *ending])
+    rows = [{"input": "a", "output": f"b{token}c"} for token in (*shown, "</s>", "<|fim_pad|>")]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = exported(model, "llama-cpp", tmp_path / "gguf", source=str(tmp_path))
+    notes = "; ".join(made.to_dict()["notes"])
+    assert "ends outputs at `</s>` because of its text, and 1 of the task's 4" in notes
+    assert "also ends outputs at `<|end|>`" in notes
+    ids = {t: load_tokenizer(str(model)).tokenizer.token_to_id(t) for t in [*shown, *ending]}
+    for token in ids:
+        bias = {"logit_bias": [[ids[token], 1000.0]], "temperature": 0}
+        (content,) = answers(tmp_path / "gguf", [[5, 6]], tokens=3, **bias)["content"]
+        # The marks of code to fill in are stated instead, so that they end nothing.
+        assert content == ("" if token in ending[:2] else 3 * token)

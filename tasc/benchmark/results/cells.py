@@ -140,6 +140,9 @@ class Cell(Record):
     shows how far the model has adopted them."""
     times_canonical_length: float = 1.0
     """Number of output tokens, divided by the number that the tokenizer makes of the same texts."""
+    rewritten: NonNegativeInt = 0
+    """References that no output can equal: they come back from the tokenizer as other text, or
+    contain an end token."""
     seconds: dict[str, float]
     """Seconds of one pass over the samples by part: prefill, draft, forward, verify, commit."""
     quality: dict[str, float]

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from tasc.data.corpus import Example
 from tasc.environment import environment, shell_line
+from tasc.models.folder.generation import described
 from tasc.report.record import Record, Report
 
 
@@ -56,6 +57,21 @@ class SamplingSettings(Record):
     verify: str
 
 
+class GenerationDefaults(Record):
+    """Settings in a model's generation_config.json that have an effect."""
+
+    applied: dict[str, Any] = Field(default_factory=dict)
+    """Applied as in transformers, such as a repetition penalty."""
+    ignored: dict[str, Any] = Field(default_factory=dict)
+    """Not applied, such as a temperature: the options of the bench decide these."""
+
+    @property
+    def line(self) -> str:
+        """Both in one line; empty if there are none."""
+        parts = {"applied": self.applied, "not used": self.ignored}
+        return "; ".join(f"{how} {described(some)}" for how, some in parts.items() if some)
+
+
 class Settings(Record):
     """Settings of a bench."""
 
@@ -88,6 +104,8 @@ class Settings(Record):
     """Separates the items for metrics of items."""
     judge: str | None = None
     """Model that scored outputs for the metric judge."""
+    generation: dict[str, GenerationDefaults] = Field(default_factory=dict)
+    """By model; models without such settings are left out."""
 
 
 class Sample(Record):

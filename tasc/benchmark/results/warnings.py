@@ -52,13 +52,19 @@ def _about_prompts(task: Task) -> Iterator[str]:
 
 
 def _about_outputs(models: list[Cell], limit: int) -> Iterator[str]:
-    """Report outputs of far more tokens than the same text needs, and outputs cut at the limit."""
+    """Report outputs that use many tokens or reach the limit, and references out of reach."""
     for cell in models:
         if (times := cell.times_canonical_length) > _LONG:
             yield (
                 f"{cell.model} writes {times:.1f} times the tokens that its tokenizer needs for "
                 "the same outputs: it hardly uses the new tokens; train it longer (--epochs) or "
                 "with a higher --learning-rate"
+            )
+        if cell.rewritten:
+            yield (
+                f"{cell.rewritten:,} of {len(cell.outputs):,} references cannot be written by "
+                f"{cell.model}: its tokenizer turns them into other text, or they contain its end "
+                "token; find them with tasc data, and correct the data or the tokenizer"
             )
         if cut := sum(output.cut for output in cell.outputs):
             yield (

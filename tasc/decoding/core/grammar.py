@@ -29,14 +29,17 @@ _OPTIONS = '%llguidance {"no_forcing": true}\n'
 
 
 class Vocabulary:
-    """A tokenizer in the form that llguidance reads: the bytes of each token."""
+    """A tokenizer in the form that llguidance reads: the bytes of each token.
+
+    A special token that ends no output may write its text, as a model that learnt it does.
+    """
 
     is_tokenizer_wrapper = True
     bos_token_id = None
 
     def __init__(self, tokenizer: LoadedTokenizer, ends: Collection[int]) -> None:
         """Let ``ends`` end outputs; without any, an id of no token stands for them."""
-        self.tokens = tokenizer.vocabulary()
+        self.tokens = tokenizer.spellings()
         self.ends = sorted(ends) or [len(self.tokens)]
         self.tokens += [b""] * (max(self.ends) + 1 - len(self.tokens))
         for end in self.ends:

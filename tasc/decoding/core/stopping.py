@@ -1,11 +1,13 @@
 """Rules that end an output, besides end tokens and the token limit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
-from tasc.errors import InputError
+import numpy as np
 
-_SLACK = 4  # characters by which the decoding of a window's first token may differ
+from tasc.errors import InputError
+from tasc.tokenizer.output_text import OutputText
 
 
 class Stop(Protocol):
@@ -20,40 +22,61 @@ class Stop(Protocol):
 
 
 class StopStrings:
-    """Ends an output with the token that completes one of ``strings``.
+    """Ends an output with the token that completes one of ``strings``, as in transformers.
 
-    ``decode`` turns ids into text. A string may span tokens and lie anywhere in them.
+    ``stop_strings`` of transformers' ``generate`` looks for a string in the bytes of the tokens,
+    special tokens included. It may begin in the prompt, span tokens, and end inside a token.
     """
 
-    def __init__(self, strings: Sequence[str], decode: Callable[[list[int]], str]) -> None:
-        """Raise InputError for no strings, or an empty one."""
+    def __init__(
+        self,
+        strings: Sequence[str],
+        spell: Callable[[int], bytes],
+        prompt: Sequence[int] | np.ndarray = (),
+    ) -> None:
+        """Take the function that returns a token's bytes. Raise InputError for an empty string."""
         if isinstance(strings, str) or not strings or not all(strings):
             raise InputError(f"stop strings must be a list of non-empty texts, got {strings!r}")
-        self.strings, self.decode = tuple(strings), decode
+        self.strings = [string.encode() for string in strings]
+        self.spell, self.prompt = spell, [int(token) for token in prompt]
         self.longest = max(map(len, self.strings))
 
     def cut(self, tokens: list[int], new: int) -> int | None:
-        known = len(tokens) - new
-        begin = self._window(tokens, known)
-        if not self._matches(tokens[begin:]):
-            return None
-        ends = range(known + 1, len(tokens))
-        return next((end for end in ends if self._matches(tokens[begin:end])), len(tokens))
+        for end in range(len(tokens) - new + 1, len(tokens) + 1):
+            if next(self._matches(tokens[:end]), None) is not None:
+                return end
+        return None
 
-    def text(self, tokens: list[int]) -> str:
-        """Return the text of ``tokens`` before the first stop string."""
-        text = self.decode(tokens)
-        return text[: min((i for s in self.strings if (i := text.find(s)) >= 0), default=None)]
+    def text(self, tokens: list[int], text: OutputText) -> str:
+        """Return the text of ``tokens`` before the stop string that their last token completes."""
+        found = max(self._matches(tokens), default=None)
+        if found is None:
+            return text(tokens)
+        after, string = found
+        whole = b"".join(map(self.spell, tokens))
+        length = len(whole) - after
+        if length <= 0:  # the string begins in the prompt
+            return ""
+        before, found_in_text, _ = text(tokens).partition(string.decode())
+        return before if found_in_text else whole[:length].decode(errors="ignore")
 
-    def _matches(self, tokens: list[int]) -> bool:
-        text = self.decode(tokens)
-        return any(s in text for s in self.strings)
+    def _matches(self, tokens: list[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield the strings that end in the last token, each after its distance from the end."""
+        last = self.spell(tokens[-1]) if tokens else b""
+        before = self._tail(tokens[:-1])
+        around = before + last
+        for string in self.strings:
+            # A match that ends within ``before`` belongs to an earlier token.
+            at = around.find(string, max(len(before) - len(string) + 1, 0))
+            if at >= 0:
+                yield len(around) - at, string
 
-    def _window(self, tokens: list[int], known: int) -> int:
-        """Return the first token to decode to find a string that ends after token ``known``."""
-        size = 16
-        while size < known:
-            if len(self.decode(tokens[known - size : known])) >= self.longest + _SLACK:
-                return known - size
-            size *= 2
-        return 0
+    def _tail(self, tokens: list[int]) -> bytes:
+        """Return the last bytes of the prompt and ``tokens`` in which a string may begin."""
+        parts, size = list[bytes](), 0
+        for token in chain(reversed(tokens), reversed(self.prompt)):
+            if size >= self.longest - 1:
+                break
+            parts.append(self.spell(token))
+            size += len(parts[-1])
+        return b"".join(reversed(parts))

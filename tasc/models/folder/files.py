@@ -67,16 +67,27 @@ def ends_of(stated: Any, what: str) -> list[int]:  # noqa: ANN401 - any JSON val
     return [] if stated is None else ends
 
 
+def without_code(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON values without the keys ``CODE`` at any depth."""
+    plain: dict[str, Any] = json.loads(
+        json.dumps(content),
+        object_hook=lambda values: {key: value for key, value in values.items() if key not in CODE},
+    )
+    return plain
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object, without the keys ``CODE`` at any depth."""
+    plain = json.dumps(without_code(content), indent=2)
+    file.write_text(plain + "\n", encoding="utf-8")
+
+
 def copy_json(file: Path, folder: Path, what: str) -> None:
     """Copy a JSON object into ``folder``, without the keys ``CODE`` at any depth.
 
     Raises errors of ``read_json``.
     """
-    plain = json.loads(
-        json.dumps(read_json(file, what)),
-        object_hook=lambda values: {key: value for key, value in values.items() if key not in CODE},
-    )
-    (folder / file.name).write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / file.name, read_json(file, what))
 
 
 def check_inside(file: Path, what: str) -> None:

@@ -14,6 +14,7 @@ from tasc.models.folder.files import CONFIG, read_json
 from tasc.models.folder.vocabulary import stated
 from tasc.options.constraint import Constraint
 from tasc.report.markdown import block, code
+from tasc.serving.gguf_ends import end_notes
 from tasc.serving.gguf_file import library, write_gguf
 from tasc.serving.gguf_vocabulary import Vocabulary, differences, vocabulary
 from tasc.serving.parts import Format, Parts, Start
@@ -28,6 +29,9 @@ COMPARED = {
     *("mistral", "mixtral", "phi3", "qwen2", "qwen3", "smollm3"),
 }
 _LONGEST = 4
+# Last tokens that a repetition penalty counts, prompt included. More than a context: transformers
+# counts all, and -1, llama.cpp's word for all, turns the penalty off in some builds.
+_PENALISED = 1 << 17
 Ngram = tuple[int, ...]
 _MOST = 2000  # texts to compare encodings on
 _PYTHON = """\
@@ -36,12 +40,15 @@ import xllamacpp
 params = xllamacpp.CommonParams()
 params.model.path = "model.gguf"
 params.n_ctx, params.cpuparams.n_threads = 2048, 1
-{exact}{drafts}server = xllamacpp.Server(params)
+{exact}{penalty}{drafts}server = xllamacpp.Server(params)
 asked = {{"prompt": {prompt}, "max_tokens": 64, "temperature": 0}}
 print(server.handle_completions(asked)["choices"][0]["text"])"""
 _EXACT = """\
 params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
 params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+"""
+_PENALTY = """\
+params.sampling.penalty_repeat, params.sampling.penalty_last_n = {penalty}, {tokens}
 """
 _DRAFTS = """\
 params.speculative.types = [
@@ -93,6 +100,7 @@ class LlamaCppExport(Format):
                 f"llama.cpp's outputs were not compared with transformers' for models of the type "
                 f"{code(kind)}: compare them with `tasc load`"
             )
+        notes += end_notes(self.parts)
         if not self.encoding:
             notes.append("differences in encoding were not counted: add --data to count them")
         if self.parts.constraint is not None and self.parts.options.choices is None:
@@ -111,6 +119,9 @@ class LlamaCppExport(Format):
         words += ["--host", start.host, "--port", str(start.port)]
         if start.exact:  # flash attention and the usual cache round to float16
             words += ["--flash-attn", "off", "--cache-type-k", "f32", "--cache-type-v", "f32"]
+        if start.repetition_penalty != 1:
+            words += ["--repeat-penalty", str(start.repetition_penalty)]
+            words += ["--repeat-last-n", str(_PENALISED)]
         if start.drafts:
             words += ["--spec-type", "ngram-cache"]
             words += [word for flag, (name, _) in CACHES.items() for word in (flag, name)]
@@ -118,8 +129,13 @@ class LlamaCppExport(Format):
 
     @staticmethod
     def example(start: Start) -> str:
-        exact, drafts = _EXACT if start.exact else "", _DRAFTS if start.drafts else ""
-        python = _PYTHON.format(exact=exact, drafts=drafts, prompt=repr(start.prompt))
+        penalty = start.repetition_penalty
+        python = _PYTHON.format(
+            exact=_EXACT if start.exact else "",
+            penalty="" if penalty == 1 else _PENALTY.format(penalty=penalty, tokens=_PENALISED),
+            drafts=_DRAFTS if start.drafts else "",
+            prompt=repr(start.prompt),
+        )
         how = "Without a server, from Python (`pip install xllamacpp`):"
         return f"{Format.example(start)}\n\n{how}\n\n{block('python', python)}"
 
@@ -127,7 +143,9 @@ class LlamaCppExport(Format):
 def _best(parts: Parts) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:
     """Choose the vocabulary that encodes more prompts, then outputs, like the tokenizer."""
     size = stated(parts.folder, "vocab_size") or len(parts.tokenizer.vocabulary())
-    ways = [vocabulary(parts.tokenizer, size, user_defined=one) for one in (True, False)]
+    ways = [
+        vocabulary(parts.tokenizer, size, parts.ends, user_defined=one) for one in (True, False)
+    ]
     if parts.corpus is None:
         return ways[0], None
     texts = {"prompts": parts.corpus.prompts[:_MOST], "outputs": parts.corpus.outputs[:_MOST]}

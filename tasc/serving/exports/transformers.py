@@ -19,7 +19,9 @@ tokenizer = AutoTokenizer.from_pretrained(".", trust_remote_code=False)
 model = AutoModelForCausalLM.from_pretrained(".", trust_remote_code=False)
 inputs = tokenizer({prompt}, add_special_tokens=False, return_tensors="pt")
 output = model.generate(**inputs, max_new_tokens=64, do_sample=False{drafts})
-print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
+ends = {ends}  # ids of the end tokens
+new = output[0, inputs["input_ids"].shape[1]:].tolist()
+print(tokenizer.decode([token for token in new if token not in ends]))"""
 
 
 class TransformersExport(Format):
@@ -44,7 +46,9 @@ class TransformersExport(Format):
     def example(start: Start) -> str:
         drafts = ', custom_generate=tasc.load_custom_generate(".")' if start.drafts else ""
         tasc, prompt = "import tasc\n" if drafts else "", repr(start.prompt)
-        return block("python", _PYTHON.format(tasc=tasc, drafts=drafts, prompt=prompt))
+        return block(
+            "python", _PYTHON.format(tasc=tasc, drafts=drafts, prompt=prompt, ends=list(start.ends))
+        )
 
 
 def load_custom_generate(folder: str | PathLike[str]) -> CustomGenerate:

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError
+from tasc.models.folder.tying import is_tied
 
 
 class NewEmbedding(Protocol):
@@ -96,11 +97,6 @@ def per_layer_table(model: PreTrainedModel) -> torch.nn.Embedding | None:
     """Return the second embedding, which every layer reads, if the model has one (Gemma 3n, 4)."""
     found = getattr(model, "get_per_layer_input_embeddings", lambda: None)()
     return found if isinstance(found, torch.nn.Embedding) else None
-
-
-def is_tied(model: PreTrainedModel) -> bool:
-    """Return whether the embedding and the LM head are one matrix."""
-    return output_head(model).weight is model.get_input_embeddings().weight
 
 
 def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:

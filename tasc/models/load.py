@@ -12,7 +12,7 @@ from transformers.configuration_utils import PreTrainedConfig
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError, UnavailableError
-from tasc.models.folder import model_config
+from tasc.models.folder import model_config, tying
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.files import AGAIN, CODE, tensor_shapes, weight_files
 from tasc.models.folder.quiet import quiet
@@ -84,6 +84,7 @@ def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
     )
     if missing := ", ".join(sorted(info["missing_keys"])[:3]):
         raise IntegrityError(f"model {folder}: weights are missing ({missing}): {AGAIN}")
+    tying.correct(model.config, tied=tying.is_tied(model))
     for settings in filter(None, (model.config, model.generation_config)):
         # The caller decides what is returned beside logits, not a file.
         for name in vars(settings).keys() & _EXTRA_OUTPUTS:
@@ -92,10 +93,11 @@ def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
 
 
 def check_model(path: str, *, whole: bool = False) -> tuple[Path, PreTrainedConfig]:
-    """Return the folder of a model and its configuration, checked without reading the weights.
+    """Return the folder of a model and its configuration, checked without loading the weights.
 
-    ``whole``: the weights must not be quantised. Code that config.json names is dropped. Raises
-    the errors of ``load_model``.
+    The configuration says whether the LM head is the embedding, as the weights have it (see
+    ``folder.tying``). ``whole``: the weights must not be quantised. Code that config.json names is
+    dropped. Raises the errors of ``load_model``.
     """
     folder = model_folder(path)
     stated = model_config.read_config(folder)
@@ -105,7 +107,8 @@ def check_model(path: str, *, whole: bool = False) -> tuple[Path, PreTrainedConf
             f"model {path} is already quantised (config.json has a quantization_config) and cannot "
             "be quantised again, merged into or trained as a whole: use the original model"
         )
-    shapes = tensor_shapes(weight_files(folder), f"model {folder}")
+    files = weight_files(folder)
+    shapes = tensor_shapes(files, f"model {folder}")
     model_config.check_numbers(folder, stated, shapes)
     with _explained(path):
         config = AutoConfig.from_pretrained(folder, **_LOCAL)
@@ -114,6 +117,8 @@ def check_model(path: str, *, whole: bool = False) -> tuple[Path, PreTrainedConf
         with torch.device("meta"):
             skeleton = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         model_config.check_built(folder, skeleton, shapes, packed=quantised)
+        tied = tying.tied_in_files(folder, stated, skeleton, files, shapes)
+        tying.correct(config, tied=tied)
     return folder, config
 
 

@@ -154,8 +154,18 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
     constraint = _constraint(options, corpus)
     if constraint:
         Grammar(constraint, tokenizer, (tokenizer.eos_id,))  # raises if it is invalid
-    given = options, label, folder, tokenizer, index, head, corpus, constraint
-    parts = Parts(*given, generation=_generation(folder, config))
+    parts = Parts(
+        options=options,
+        name=label,
+        folder=folder,
+        tied=model.tie_word_embeddings,
+        tokenizer=tokenizer,
+        index=index,
+        head=head,
+        corpus=corpus,
+        constraint=constraint,
+        generation=_generation(folder, config),
+    )
     return Exported(parts, EXPORTS[options.to].format(parts))
 
 

@@ -11,6 +11,7 @@ from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
 from tasc.files.scratch import scratch
 from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
+from tasc.models.folder.older_names import copy_config
 from tasc.serving.gguf_ends import stated_ends, undone_fills
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
 from tasc.serving.parts import Parts
@@ -48,7 +49,7 @@ def write_gguf(parts: Parts, vocabulary: Vocabulary, path: Path) -> None:
     """
     model, tokenizer = parts.folder, parts.tokenizer
     with scratch() as folder:
-        _link(model, folder)
+        _link(parts, folder)
         save(tokenizer.tokenizer, tokenizer.files, folder)
         try:
             made = _prepare(folder, parts, vocabulary)
@@ -69,10 +70,11 @@ def write_gguf(parts: Parts, vocabulary: Vocabulary, path: Path) -> None:
             writer.write_tensors_to_file()
 
 
-def _link(model: Path, folder: Path) -> None:
-    for file in (model / CONFIG, model / INDEX):
-        if file.exists():
-            copy_json(file, folder, f"model {model}")
+def _link(parts: Parts, folder: Path) -> None:
+    model = parts.folder
+    copy_config(model, folder, tied=parts.tied)
+    if (model / INDEX).exists():
+        copy_json(model / INDEX, folder, f"model {model}")
     for file in weight_files(model):
         (folder / file.name).symlink_to(file.resolve())
 
@@ -89,6 +91,8 @@ def _prepare(folder: Path, parts: Parts, vocabulary: Vocabulary) -> Any:  # noqa
     written = f"{writer.arch}.attention.sliding_window" in writer.kv_data[0]
     if _has_window(made.hparams) and not written:
         raise ValueError("it would ignore the sliding window")
+    if not parts.tied and not any("output.weight" in tensors for tensors in writer.tensors):
+        raise ValueError("it would ignore the LM head, which is not the embedding")
     if ignored := _ignored(made.hparams, writer.tensors):
         raise ValueError(f"it would ignore {ignored}")
     return made

@@ -12,7 +12,6 @@ from tasc._native import NgramIndex
 from tasc.data.corpus import Corpus
 from tasc.decoding.drafters.ngram.index import save_index
 from tasc.models.folder.files import (
-    CONFIG,
     GENERATION,
     INDEX,
     WEIGHTS,
@@ -22,6 +21,7 @@ from tasc.models.folder.files import (
     write_json,
 )
 from tasc.models.folder.generation import GenerationSettings, as_applied
+from tasc.models.folder.older_names import copy_config
 from tasc.options.constraint import Constraint
 from tasc.report.markdown import block
 from tasc.serving.options import LOOPBACK, PORT, ExportOptions
@@ -39,6 +39,7 @@ class Parts:
     options: ExportOptions
     name: str  # of the model, for clients
     folder: Path  # of the model: config.json and safetensors
+    tied: bool  # whether the model's LM head is its embedding
     tokenizer: LoadedTokenizer  # the model's
     index: NgramIndex | None  # n-grams to draft from, or None
     head: Path | None  # folder of a draft head, or None
@@ -79,7 +80,8 @@ class Parts:
         The settings of generation_config.json are those that ``tasc bench`` applies.
         """
         index = [] if (self.folder / WEIGHTS).exists() else [INDEX]
-        for file in (self.folder / name for name in (CONFIG, *index)):
+        copy_config(self.folder, folder, tied=self.tied)
+        for file in (self.folder / name for name in index):
             if file.exists():
                 copy_json(file, folder, f"model {self.folder}")
         write_json(folder / GENERATION, as_applied(self.generation, self.ends))

@@ -15,7 +15,9 @@ from tasc.files.disk import writing
 from tasc.models.folder import files
 from tasc.models.folder.fetch import model_folder
 from tasc.models.folder.generation import APPLIED
+from tasc.models.folder.older_names import copy_config
 from tasc.models.folder.quiet import quiet
+from tasc.models.folder.tying import is_tied
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.vocab.exports import export
 
@@ -42,6 +44,7 @@ def save_model(model: PreTrainedModel, tokenizer: LoadedTokenizer, folder: Path)
     with quiet(), writing(folder, size):
         model.save_pretrained(folder)
         _add_unread(model, folder)
+        copy_config(folder, folder, tied=is_tied(model))
     save_tokenizer(tokenizer, folder)
 
 
@@ -69,9 +72,7 @@ def _add_unread(model: PreTrainedModel, folder: Path) -> None:
     if "text_config" in outer:
         text = files.read_json(folder / files.CONFIG, f"model {folder}")
         text.pop("architectures", None)
-        outer |= {"text_config": text, "tie_word_embeddings": text.get("tie_word_embeddings")}
-        plain = {key: value for key, value in outer.items() if key not in files.CODE}
-        _write_json(folder / files.CONFIG, plain)
+        files.write_json(folder / files.CONFIG, outer | {"text_config": text})
 
 
 def _add_shard(tensors: dict[str, torch.Tensor], folder: Path) -> None:
@@ -82,11 +83,7 @@ def _add_shard(tensors: dict[str, torch.Tensor], folder: Path) -> None:
     names_of = {shard.name: files.tensor_shapes([shard], f"model {folder}") for shard in shards}
     where = {name: shard for shard, names in names_of.items() for name in names}
     size = sum(shard.stat().st_size for shard in shards)
-    _write_json(folder / files.INDEX, {"metadata": {"total_size": size}, "weight_map": where})
-
-
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    files.write_json(folder / files.INDEX, {"metadata": {"total_size": size}, "weight_map": where})
 
 
 def _saveable(config: GenerationConfig) -> GenerationConfig:

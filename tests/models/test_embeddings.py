@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.errors import InputError
-from tasc.models.embeddings import extend_embeddings, is_tied, keep_rows
+from tasc.models.embeddings import extend_embeddings, keep_rows
+from tasc.models.folder.tying import is_tied
 from tests import pico
 from tests.training.samples import Row
 

@@ -2,7 +2,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tasc.models.embeddings import extend_embeddings, is_tied
+from tasc.models.embeddings import extend_embeddings
+from tasc.models.folder.tying import is_tied
 from tasc.models.load import load_model
 from tasc.training.adapters import lora
 from tasc.training.adapters.options import AdapterOptions

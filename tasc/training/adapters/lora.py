@@ -24,8 +24,9 @@ from transformers.pytorch_utils import Conv1D
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError
-from tasc.models.embeddings import is_tied, output_head, per_layer_table
+from tasc.models.embeddings import output_head, per_layer_table
 from tasc.models.folder.quiet import quiet
+from tasc.models.folder.tying import is_tied
 from tasc.training.adapters.options import ALL_LINEAR, AdapterOptions
 
 _ADAPTER = "default"

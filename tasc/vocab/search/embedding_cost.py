@@ -4,13 +4,26 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from tasc.errors import InputError
+from tasc.files.tensors import tensor_bytes
 
 _NOT_A_MODEL = (
     *(OSError, ValueError, RecursionError, ArithmeticError),
     *(LookupError, TypeError, AttributeError),
 )
+_HEADS = ("lm_head", "embed_out")
+
+
+class _Tensor(NamedTuple):
+    """A tensor of a checkpoint."""
+
+    file: Path
+    name: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -34,29 +47,46 @@ def embedding_cost(folder: Path) -> EmbeddingCost | None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         config = config.get("text_config", config)
         matrix = int(config["vocab_size"]), int(config["hidden_size"])
-        shapes = _shapes(folder)
+        tensors = _tensors(folder)
     except _NOT_A_MODEL:
         return None
-    width, total = matrix[1], sum(map(math.prod, shapes.values()))
-    if matrix not in shapes.values() or total == math.prod(matrix):  # a model has layers
+    width, total = matrix[1], sum(math.prod(tensor.shape) for tensor in tensors)
+    wide = [tensor for tensor in tensors if tensor.shape == matrix]
+    if not wide or total == math.prod(matrix):  # a model has layers
         return None
-    own_head = any(name.startswith(("lm_head.", "embed_out.")) for name in shapes)
-    if config.get("tie_word_embeddings", not own_head):
+    if not _has_own_head(wide, stated_tied=config.get("tie_word_embeddings")):
         return EmbeddingCost(width, width / total, total)
     return EmbeddingCost(2 * width, width / max(total - math.prod(matrix), 1), total)
 
 
-def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+def _has_own_head(wide: list[_Tensor], *, stated_tied: bool | None) -> bool:
+    """Return whether the LM head, among tensors of the embedding's shape, is not the embedding.
+
+    A copy of the embedding is a matrix of its own only if the configuration says so, as for
+    transformers.
+    """
+    heads = [each for each in wide if each.name.removesuffix(".weight").endswith(_HEADS)]
+    others = [each for each in wide if each not in heads]
+    if not heads or not others:
+        return False
+    if not stated_tied:
+        return True
+    head, embedding = (tensor_bytes(each.file, each.name) for each in (heads[0], others[0]))
+    return not np.array_equal(head, embedding)
+
+
+def _tensors(folder: Path) -> list[_Tensor]:
     from safetensors import SafetensorError, safe_open
 
-    shapes: dict[str, tuple[int, ...]] = {}
+    found: list[_Tensor] = []
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="numpy") as weights:
                 names = weights.keys()
-                shapes |= {name: tuple(weights.get_slice(name).get_shape()) for name in names}
+                shapes = {name: tuple(weights.get_slice(name).get_shape()) for name in names}
+                found += [_Tensor(file, name, shape) for name, shape in shapes.items()]
         except SafetensorError as error:
             raise InputError(
                 f"Cannot read weights from {file} ({error}): download the file again"
             ) from None
-    return shapes
+    return found

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from tasc import __version__
 from tasc.errors import TascError, UnavailableError
+from tasc.models.adapters import adapter_kinds
 from tasc.models.folder import disk_cache
 from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target
@@ -130,6 +131,7 @@ def _identity(target: Target) -> disk_cache.Identity:
     return {
         "format": _FORMAT,
         "model": f"{kind.__module__}.{kind.__qualname__}",
+        "adapters": adapter_kinds(target.model),
         "config": disk_cache.config_hash(target.model.config, without=_SIZES),
         "dtype": str(target.model.dtype),
         "precision": torch.get_float32_matmul_precision(),

@@ -15,6 +15,7 @@ from transformers.utils import ModelOutput
 
 from tasc.errors import InputError
 from tasc.models import attention
+from tasc.models.adapters import check_adapters
 from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.cost_model import LONGEST_CHAIN
@@ -45,9 +46,11 @@ class Target:
     def __init__(self, model: PreTrainedModel) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
 
-        Raises UnavailableError for a model whose attention transformers cannot replace, or that
-        stores more than keys and values, unless ``chains_only``.
+        Raises UnavailableError for a model whose attention transformers cannot replace, that
+        stores more than keys and values, unless ``chains_only``, or with adapters that drafts
+        cannot follow.
         """
+        check_adapters(model)
         if not self.chains_only:
             attention.check_stateless(model)
         own = model.config._attn_implementation

@@ -1,0 +1,82 @@
+"""Refuse models with PEFT adapters whose effect on a token depends on more than the tokens before.
+
+Most methods (LoRA, DoRA, IA3, trained rows, …) replace weights, so a tree of drafts is scored like
+plain text. The methods here add positions, read the whole text first, or choose an adapter for each
+prompt, which only PEFT's own ``generate`` arranges.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from tasc.errors import InputError, UnavailableError
+
+_REASONS = {
+    "ADAPTION_PROMPT": "adds a soft prompt to each attention layer",
+    "POLY": "needs the task of each prompt",
+    "SHADOW": "runs a second model beside the layers",
+    "XLORA": "reads the whole text to weigh its adapters",
+}
+
+
+def check_adapters(model: PreTrainedModel) -> None:
+    """Raise UnavailableError for a soft prompt, an activated LoRA, or a method of ``_REASONS``.
+
+    Also raises InputError inside of PEFT's ``generate(adapter_names=…)``. Adapters that are not
+    active or disabled do not matter.
+    """
+    if any(_given(module, "adapter_names") for module in model.modules()):
+        raise InputError(
+            "adapter_names gives each prompt an adapter of its own: leave it out, and generate "
+            "once per adapter, after set_adapter"
+        )
+    owner = owner_of(model)
+    for name, config in _active(owner):
+        if reason := _reason(config):
+            kind = getattr(config.peft_type, "value", config.peft_type)
+            raise UnavailableError(
+                f"the adapter {name!r} ({kind}) {reason}, which drafts cannot follow: call the "
+                "model's own generate, without tasc"
+            )
+
+
+def adapter_kinds(model: PreTrainedModel) -> list[str]:
+    """Return the kinds of active adapters, sorted."""
+    kinds = (getattr(c.peft_type, "value", c.peft_type) for _, c in _active(owner_of(model)))
+    return sorted(map(str, kinds))
+
+
+def owner_of(model: PreTrainedModel) -> Any:  # noqa: ANN401 - also PEFT's models
+    """Return the model whose ``generate`` runs: PEFT passes the inner one to custom methods."""
+    return getattr(model.prepare_inputs_for_generation, "__self__", model)
+
+
+def _active(owner: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
+    """Yield the names and configurations of the adapters that a forward uses."""
+    configs = getattr(owner, "peft_config", None)
+    if not isinstance(configs, dict) or getattr(owner, "_adapters_disabled", False):
+        return
+    layers = [x for x in owner.modules() if isinstance(getattr(x, "disable_adapters", None), bool)]
+    if layers:
+        names = {name for x in layers if not x.disable_adapters for name in x.active_adapters}
+    else:
+        active = getattr(owner, "active_adapter", ())
+        names = {active} if isinstance(active, str) else set(active)
+    yield from ((name, configs[name]) for name in sorted(names & configs.keys()))
+
+
+def _reason(config: Any) -> str:  # noqa: ANN401
+    """Return the reason why drafts cannot follow an adapter; "" if they can."""
+    if getattr(config, "is_prompt_learning", False):
+        return "puts a soft prompt before each text"
+    if getattr(config, "alora_invocation_tokens", None):
+        return "is an activated LoRA, which acts from the invocation tokens on"
+    return _REASONS.get(str(getattr(config.peft_type, "value", config.peft_type)), "")
+
+
+def _given(module: Any, argument: str) -> bool:  # noqa: ANN401
+    """Return whether PEFT passes ``argument`` to each forward of a layer."""
+    hooks = module._forward_pre_hooks.values()
+    return any(isinstance(hook, partial) and argument in hook.keywords for hook in hooks)

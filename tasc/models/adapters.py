@@ -32,20 +32,19 @@ def check_adapters(model: PreTrainedModel) -> None:
             "adapter_names gives each prompt an adapter of its own: leave it out, and generate "
             "once per adapter, after set_adapter"
         )
-    owner = owner_of(model)
-    for name, config in _active(owner):
-        if reason := _reason(config):
-            kind = getattr(config.peft_type, "value", config.peft_type)
+    found = [(_kind(config), _reason(config)) for _, config in _active(owner_of(model))]
+    found += [(kind, _REASONS[kind]) for kind in _kinds_of_layers(model) & _REASONS.keys()]
+    for kind, reason in found:
+        if reason:
             raise UnavailableError(
-                f"the adapter {name!r} ({kind}) {reason}, which drafts cannot follow: call the "
+                f"the model's adapter ({kind}) {reason}, which drafts cannot follow: call the "
                 "model's own generate, without tasc"
             )
 
 
 def adapter_kinds(model: PreTrainedModel) -> list[str]:
     """Return the kinds of active adapters, sorted."""
-    kinds = (getattr(c.peft_type, "value", c.peft_type) for _, c in _active(owner_of(model)))
-    return sorted(map(str, kinds))
+    return sorted(_kind(config) for _, config in _active(owner_of(model)))
 
 
 def owner_of(model: PreTrainedModel) -> Any:  # noqa: ANN401 - also PEFT's models
@@ -72,8 +71,25 @@ def _reason(config: Any) -> str:  # noqa: ANN401
     if getattr(config, "is_prompt_learning", False):
         return "puts a soft prompt before each text"
     if getattr(config, "alora_invocation_tokens", None):
-        return "is an activated LoRA, which acts from the invocation tokens on"
-    return _REASONS.get(str(getattr(config.peft_type, "value", config.peft_type)), "")
+        return "is an activated LoRA and acts from its invocation tokens on"
+    return _REASONS.get(_kind(config), "")
+
+
+def _kind(config: Any) -> str:  # noqa: ANN401
+    return str(getattr(config.peft_type, "value", config.peft_type))
+
+
+def _kinds_of_layers(model: PreTrainedModel) -> set[str]:
+    """Return the kinds of PEFT's layers in an inner model, which may have no configuration."""
+    kinds = set[str]()
+    for module in model.modules():
+        runs = getattr(module.forward, "__self__", module)  # X-LoRA replaces a layer's forward
+        path = type(runs).__module__.split(".")
+        if path[:2] == ["peft", "tuners"] and path[-1] == "layer":
+            kinds |= (
+                set() if getattr(runs, "disable_adapters", False) is True else {path[2].upper()}
+            )
+    return kinds
 
 
 def _given(module: Any, argument: str) -> bool:  # noqa: ANN401

@@ -135,3 +135,22 @@ def test_a_file_does_not_say_what_is_returned_beside_logits(tmp_path, file):
     except TascError:
         return  # transformers refuses it by itself in config.json
     model.generate(torch.tensor([[1, 2]]), max_new_tokens=2, do_sample=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"peft_type": "LORA", "r": 4}, "with --merge.*merge_and_unload"),
+        ({"peft_type": "PROMPT_TUNING", "num_virtual_tokens": 4}, "'PROMPT_TUNING', which cannot"),
+        ({"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 4}, "'PREFIX_TUNING', which cannot"),
+        ({"peft_type": "ADAPTION_PROMPT"}, "'ADAPTION_PROMPT', which cannot be merged"),
+        ({"peft_type": "LORA", "alora_invocation_tokens": [1]}, "activated LoRA, which cannot"),
+    ],
+)
+def test_the_folder_of_an_adapter_is_refused_with_what_to_do(tmp_path, values, told):
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(values))
+    assert re.search(told, refused(folder))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    assert re.search(told, refused(folder))

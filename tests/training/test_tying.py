@@ -16,10 +16,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 import tasc
 from tasc.errors import InputError
 from tasc.models.folder.tying import is_tied
-from tasc.models.load import check_model, load_model
-from tasc.tokenizer.loaded import load_tokenizer
+from tasc.models.load import load_model
 from tasc.training.finetuned import Start
-from tasc.training.folder import save_model
 from tasc.training.train import finetune
 from tests.checkpoints import DTYPES, Checkpoint
 from tests.options import replace
@@ -213,6 +211,7 @@ def test_a_resumed_training_of_a_contrary_checkpoint_gives_the_same_bits(augment
     torch.testing.assert_close(again.state_dict(), whole.state_dict(), rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 def test_peft_alone_loads_the_adapter_of_a_contrary_checkpoint(augmented, tmp_path):
     folder, out = CONTRARY.save(tmp_path / "base"), tmp_path / "out"
     trained(folder, augmented, tmp_path / "work").save(out)

@@ -19,8 +19,10 @@ from tasc.models.folder.tying import is_tied
 from tasc.models.load import load_model
 from tasc.training.finetuned import Start
 from tasc.training.train import finetune
+from tasc.vocab.search.embedding_cost import embedding_cost
 from tests.checkpoints import DTYPES, Checkpoint
 from tests.options import replace
+from tests.tiers import spread
 from tests.training import samples
 from tests.training.runs import resumed
 from tests.training.samples import ROWS, corpus
@@ -110,7 +112,7 @@ def assert_says_what_it_is(folder, *, tied):
     assert ("lm_head.weight" in load_file(folder / "model.safetensors")) is not tied
 
 
-@pytest.mark.parametrize("checkpoint", TRAINABLE, ids=str)
+@spread("checkpoint", TRAINABLE, every=3)
 def test_a_merged_model_is_the_checkpoint_with_what_was_trained(checkpoint, augmented, tmp_path):
     folder, out = checkpoint.save(tmp_path / "base"), tmp_path / "out"
     result = trained(folder, augmented, tmp_path / "work")
@@ -124,8 +126,7 @@ def test_a_merged_model_is_the_checkpoint_with_what_was_trained(checkpoint, augm
     assert_says_what_it_is(out / "model", tied=checkpoint.means_tied)
 
 
-@pytest.mark.parametrize("checkpoint", TRAINABLE, ids=str)
-@pytest.mark.parametrize("engine", ["vllm", "transformers", "sglang"])
+@spread("checkpoint, engine", TRAINABLE, ["vllm", "transformers", "sglang"], every=9)
 def test_an_export_of_a_checkpoint_says_what_its_weights_are(checkpoint, engine, tmp_path):
     folder, out = checkpoint.save(tmp_path / "base"), tmp_path / "out"
     out.mkdir()
@@ -141,7 +142,7 @@ def test_an_export_of_a_checkpoint_says_what_its_weights_are(checkpoint, engine,
     assert_near(found, logits(expected, ids), "float32")
 
 
-@pytest.mark.parametrize("checkpoint", TRAINABLE, ids=str)
+@spread("checkpoint", TRAINABLE, every=3)
 def test_llama_cpp_gets_the_head_of_a_checkpoint(checkpoint, tmp_path):
     pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
     gguf = pytest.importorskip("gguf")
@@ -226,6 +227,7 @@ def test_peft_alone_loads_the_adapter_of_a_contrary_checkpoint(augmented, tmp_pa
     assert_near(logits(merged), logits(adapted), "float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [False, True])
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma3_text", "gpt2"])
 def test_trimming_keeps_the_rows_of_both_matrices(architecture, shards, tmp_path):
@@ -262,3 +264,18 @@ def shard(folder):
     index = {"metadata": {}, "weight_map": where}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "model.safetensors").unlink()
+
+
+def test_llama_cpp_refuses_a_head_that_it_would_ignore(tmp_path):
+    pytest.importorskip("conversion", reason="the extra llama-cpp is not installed")
+    folder = CONTRARY.save(tmp_path / "base", "gemma")
+    options = tasc.ExportOptions(model=str(folder), to="llama-cpp")
+    with pytest.raises(InputError, match="would ignore the LM head, which is not the embedding"):
+        tasc.export(options).save(tmp_path)
+
+
+@pytest.mark.parametrize("checkpoint", TRAINABLE[::2], ids=str)
+def test_the_cost_of_a_row_counts_the_matrices_that_there_are(checkpoint, tmp_path):
+    folder = checkpoint.save(tmp_path / "base")
+    cost = embedding_cost(folder)
+    assert cost.parameters == 64 * (1 if checkpoint.means_tied else 2)

@@ -15,8 +15,8 @@ from transformers import PreTrainedModel
 
 from tasc import __version__
 from tasc.errors import TascError, UnavailableError
-from tasc.models.adapters import adapter_kinds
 from tasc.models.folder import disk_cache
+from tasc.models.folder.adapters import adapter_kinds
 from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target
 

@@ -15,10 +15,10 @@ from transformers.utils import ModelOutput
 
 from tasc.errors import InputError
 from tasc.models import attention
-from tasc.models.adapters import check_adapters
 from tasc.models.cache import KVCache, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.cost_model import LONGEST_CHAIN
+from tasc.models.folder.adapters import check_adapters
 from tasc.models.inputs import Prefix, Tree, after, step_inputs
 from tasc.models.invariant import invariant_forward
 from tasc.models.layers import fuse

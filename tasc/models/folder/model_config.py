@@ -17,11 +17,10 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError
+from tasc.models.folder.adapters import ADAPTER, advice
 from tasc.models.folder.files import AGAIN, CONFIG, Shapes, elements, ends_of, model_ends, read_json
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-_ADAPTER = "adapter_config.json"
-_NEVER_MERGED = ("ADAPTION_PROMPT", "CPT", "POLY", "SHADOW", "XLORA")
 _LAYERS = re.compile(r"layers?$|depth$|blocks$|types$")
 _SIZES = re.compile(
     r"(size|dim|heads?|experts|embd|inner|rank|d_model|d_ff|groups)$|^num_|^n_(?!positions|ctx)"
@@ -44,10 +43,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     what = f"model {folder}"
     _check_complete(what, folder)
     config = read_json(folder / CONFIG, what)
-    if (folder / _ADAPTER).exists():
+    if (folder / ADAPTER).exists():
         raise InputError(
             f"{what} contains an adapter beside the model, which would be ignored: "
-            f"{_adapter_advice(what, folder)}, or remove {_ADAPTER}"
+            f"{advice(what, folder)}, or remove {ADAPTER}"
         )
     _check_kind(what, config)
     _check_quantisation(what, config)
@@ -61,29 +60,11 @@ def _check_complete(what: str, folder: Path) -> None:
         raise InputError(f"{what} is a file: give the folder that contains config.json")
     if (folder / CONFIG).exists():
         return
-    if (folder / _ADAPTER).exists():
-        raise InputError(f"{what} is an adapter, not a model: {_adapter_advice(what, folder)}")
+    if (folder / ADAPTER).exists():
+        raise InputError(f"{what} is an adapter, not a model: {advice(what, folder)}")
     raise InputError(
         f"{what} has no config.json, so it is not a model folder: give one that transformers' "
         "save_pretrained wrote"
-    )
-
-
-def _adapter_advice(what: str, folder: Path) -> str:
-    """Return what to do with a folder of an adapter: most can be merged into their model."""
-    values = read_json(folder / _ADAPTER, what)
-    if "num_virtual_tokens" in values or values.get("peft_type") in _NEVER_MERGED:
-        return (
-            f"it is of the kind {_short(values.get('peft_type'))}, which cannot be merged into "
-            "weights: use a model without it"
-        )
-    if values.get("alora_invocation_tokens"):
-        return (
-            "it is an activated LoRA, which cannot be merged into weights: use a model without it"
-        )
-    return (
-        "run tasc finetune with --merge, and give the folder model/ that it writes, or merge the "
-        "adapter with PEFT's merge_and_unload and save the result"
     )
 
 

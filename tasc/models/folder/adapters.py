@@ -1,24 +1,28 @@
-"""Refuse models with PEFT adapters whose effect on a token depends on more than the tokens before.
+"""PEFT's adapters, in a loaded model and in a folder: which of them drafts can follow.
 
 Most methods (LoRA, DoRA, IA3, trained rows, …) replace weights, so a tree of drafts is scored like
-plain text. The methods here add positions, read the whole text first, or choose an adapter for each
-prompt, which only PEFT's own ``generate`` arranges.
+plain text, and the adapter can be merged. The methods that are refused add positions, read the
+whole text first, or choose an adapter for each prompt, which only PEFT's own ``generate`` arranges.
 """
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel
 
 from tasc.errors import InputError, UnavailableError
+from tasc.models.folder.files import read_json
 
+ADAPTER = "adapter_config.json"
 _REASONS = {
     "ADAPTION_PROMPT": "adds a soft prompt to each attention layer",
     "POLY": "needs the task of each prompt",
     "SHADOW": "runs a second model beside the layers",
     "XLORA": "reads the whole text to weigh its adapters",
 }
+_NEVER_MERGED = ("CPT", *_REASONS)
 
 
 def check_adapters(model: PreTrainedModel) -> None:
@@ -96,3 +100,22 @@ def _given(module: Any, argument: str) -> bool:  # noqa: ANN401
     """Return whether PEFT passes ``argument`` to each forward of a layer."""
     hooks = module._forward_pre_hooks.values()
     return any(isinstance(hook, partial) and argument in hook.keywords for hook in hooks)
+
+
+def advice(what: str, folder: Path) -> str:
+    """Return what to do with the folder of an adapter: most can be merged into their model."""
+    values = read_json(folder / ADAPTER, what)
+    kind = values.get("peft_type")
+    if values.get("alora_invocation_tokens"):
+        return (
+            "it is an activated LoRA, which cannot be merged into weights: use a model without it"
+        )
+    if "num_virtual_tokens" in values or kind in _NEVER_MERGED:
+        return (
+            f"it is of the kind {kind!r:.60}, which cannot be merged into weights: use a model "
+            "without it"
+        )
+    return (
+        "run tasc finetune with --merge, and give the folder model/ that it writes, or merge the "
+        "adapter with PEFT's merge_and_unload and save the result"
+    )

@@ -1,6 +1,5 @@
 """The target model of the decoding loop: read prompts, score trees, keep paths."""
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -15,7 +14,7 @@ from transformers.utils import ModelOutput
 
 from tasc.errors import InputError
 from tasc.models import attention
-from tasc.models.cache import KVCache, tree_cache
+from tasc.models.cache import KVCache, cache_argument, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.inputs import Prefix, Tree, after, step_inputs
@@ -55,8 +54,7 @@ class Target:
         attention.replace(model)
         self.model = model.eval()
         fuse(model)
-        parameters = inspect.signature(model.forward).parameters
-        self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
+        self.cache_argument = cache_argument(model)
         self.device = model.device
         self.flattens = self.device.type == "cpu" and not self.chains_only  # see tasc.models.ragged
         self.kinds = attention.layer_kinds(model)

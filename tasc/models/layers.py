@@ -31,6 +31,22 @@ def fuse(model: PreTrainedModel) -> None:
             part.forward = FusedDecoder(part).forward
 
 
+def unfuse(model: PreTrainedModel) -> None:
+    """Let fused decoders of ``model`` run layer by layer again."""
+    for part in model.modules():
+        if _is_fused(part):
+            del part.forward
+
+
+def is_fused(model: PreTrainedModel) -> bool:
+    """Return whether ``model`` has a fused decoder."""
+    return any(map(_is_fused, model.modules()))
+
+
+def _is_fused(part: nn.Module) -> bool:
+    return isinstance(getattr(vars(part).get("forward"), "__self__", None), FusedDecoder)
+
+
 def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
     own, mlp = layer.self_attn, layer.mlp
     attending = [own.q_proj, own.k_proj, own.v_proj, own.o_proj]

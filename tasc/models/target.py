@@ -19,7 +19,7 @@ from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.inputs import Prefix, Tree, after, step_inputs
 from tasc.models.invariant import invariant_forward
-from tasc.models.layers import fuse
+from tasc.models.layers import fuse, unfuse
 from tasc.models.packed import is_packed, native_threads
 from tasc.models.ragged import Ragged
 
@@ -41,11 +41,12 @@ class Target:
     drafts_first = True  # whether a prompt can be read together with a draft
     invariant = False  # whether forwards use the kernels of tasc.models.invariant
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, fused: bool = True) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
 
-        Raises UnavailableError for a model whose attention transformers cannot replace, or that
-        stores more than keys and values, unless ``chains_only``.
+        Layers that can run in one native call do so if ``fused``. Raises UnavailableError for a
+        model whose attention transformers cannot replace, or that stores more than keys and values,
+        unless ``chains_only``.
         """
         if not self.chains_only:
             attention.check_stateless(model)
@@ -53,7 +54,10 @@ class Target:
         self.own_attention = own if own != attention.NAME else "eager"  # every model has it
         attention.replace(model)
         self.model = model.eval()
-        fuse(model)
+        if fused:
+            fuse(model)
+        else:
+            unfuse(model)
         self.cache_argument = cache_argument(model)
         self.device = model.device
         self.flattens = self.device.type == "cpu" and not self.chains_only  # see tasc.models.ragged

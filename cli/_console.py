@@ -5,6 +5,7 @@ Names and texts may come from strangers, so control characters are escaped (``ta
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,6 +56,13 @@ def note(text: str) -> None:
 def warn(text: str) -> None:
     """Write one line about a problem to stderr, in red on a terminal."""
     typer.secho(visible_line(text), fg="red", err=True)
+
+
+class LogLines(logging.Handler):
+    """Writes what the library logs as lines about a problem."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warn(record.getMessage())
 
 
 def interval_text(interval: tuple[float, float] | None, form: str) -> str:

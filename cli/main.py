@@ -1,5 +1,6 @@
 """The ``tasc`` program: its commands, and errors as one line with exit code 2."""
 
+import logging
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ from tasc.errors import InputError, TascError
 from tasc.files.disk import system_error
 
 from ._command import INTERRUPTED, register_all
-from ._console import note, say
+from ._console import LogLines, note, say
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 register_all(app)
 
+_log_lines = LogLines()
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 _MISSING = re.compile("^Missing (?:option|argument) '(.+)'")
 _LONGEST = 300  # characters of the parser's message that are shown
@@ -75,6 +77,7 @@ def _silence() -> None:
 
 def _main(arguments: list[str] | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems send SIGTERM
+    logging.getLogger("tasc").addHandler(_log_lines)
     try:
         given = sys.argv[1:] if arguments is None else arguments
         _check_text(given)

@@ -25,11 +25,12 @@ from tasc.decoding.decode import Generation, Request, TokenCallback, generate_al
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
+from tasc.models.cache import ARGUMENTS, cache_among
 from tasc.models.folder.generation import is_neutral
 from tasc.models.static import target_from_model
 from tasc.models.target import Target
 
-_INPUTS = {"attention_mask", "position_ids", "cache_position", "past_key_values"}  # that are read
+_INPUTS = {"attention_mask", "position_ids", "cache_position", *ARGUMENTS}  # that are read
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 # Other ways to search that transformers has decoding methods of its own for
 _STRATEGIES = ("penalty_alpha", "dola_layers", "num_beam_groups", "constraints", "force_words_ids")
@@ -202,9 +203,9 @@ def _check(config: GenerationConfig, model: PreTrainedModel, inputs: dict[str, A
     unread = [n for n, v in inputs.items() if n not in _INPUTS and isinstance(v, torch.Tensor)]
     if unread:
         raise InputError(f"custom_generate does not pass {unread[0]} to the model: remove it")
-    cache = inputs.get("past_key_values")
-    if cache is not None and cache.get_seq_length() > 0:
-        raise InputError("custom_generate starts from the prompt: remove past_key_values")
+    cache = cache_among(inputs)
+    if cache is not None and cache[1].get_seq_length() > 0:
+        raise InputError(f"custom_generate starts from the prompt: remove {cache[0]}")
     unsupported = [name for name in _UNSUPPORTED if getattr(config, name, False)]
     if config.return_dict_in_generate and unsupported:
         raise InputError(f"custom_generate returns only sequences: remove {', '.join(unsupported)}")

@@ -54,7 +54,7 @@ def layer_kinds(model: PreTrainedModel) -> list[Hashable]:
 
 def is_stateful(model: PreTrainedModel) -> bool:
     """Return whether some layers store more than keys and values."""
-    return bool(model._is_stateful or layer_types(model) - _STATELESS)
+    return bool(getattr(model, "_is_stateful", False) or layer_types(model) - _STATELESS)
 
 
 def check_stateless(model: PreTrainedModel) -> None:

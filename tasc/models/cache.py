@@ -1,9 +1,16 @@
-"""A preallocated key/value cache that drops rejected tree nodes and finished rows in place."""
+"""A preallocated key/value cache that drops rejected tree nodes and finished rows in place.
 
+transformers 5.24 renamed the argument in which models take a cache: ``past_key_values`` and, in
+state-space models, ``cache_params`` became ``cache``. So its name is read from the signature.
+"""
+
+import inspect
 from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer
 
 from tasc import _native
@@ -11,6 +18,8 @@ from tasc.backend import cuda
 from tasc.backend.base import refusals
 from tasc.errors import InputError, UnavailableError
 from tasc.models import ragged
+
+ARGUMENTS = ("cache", "cache_params", "past_key_values")  # in which models take a cache
 
 
 class KVCache:
@@ -173,6 +182,29 @@ def tree_cache(kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> tuple
     """Make a cache for ``rows`` sequences; return it as the model takes it, and as KVCache."""
     kv_cache = KVCache(kinds, capacity, rows)
     return Cache(layers=[KVLayer(kv_cache, i) for i in range(len(kinds))]), kv_cache
+
+
+def cache_argument(model: nn.Module) -> str:
+    """Return the name of the argument in which ``model`` takes a cache.
+
+    A wrapper, such as a PEFT model, takes what the model inside it takes. Raises UnavailableError
+    for a model that takes no cache.
+    """
+    for module in model.modules():
+        parameters = inspect.signature(module.forward).parameters
+        for name in ARGUMENTS:
+            if name in parameters:
+                return name
+    raise UnavailableError(
+        f"{type(model).__name__} takes no cache under a known name ({', '.join(ARGUMENTS)}): "
+        "decode it with transformers"
+    )
+
+
+def cache_among(inputs: Mapping[str, Any]) -> tuple[str, Cache] | None:
+    """Return the name and the value of the cache among the ``inputs`` of a forward, if any."""
+    given = ((name, inputs.get(name)) for name in ARGUMENTS)
+    return next(((name, cache) for name, cache in given if cache is not None), None)
 
 
 def compact_reference(data: torch.Tensor, moves: np.ndarray) -> None:

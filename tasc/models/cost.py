@@ -16,6 +16,7 @@ from tasc.environment import processor
 from tasc.errors import InputError
 from tasc.models.cost_model import CONTEXT, SUCCESSORS, CostModel
 from tasc.models.folder import disk_cache
+from tasc.models.layers import is_fused
 from tasc.models.packed import is_int8, is_packed, native_threads
 from tasc.models.target import Target
 
@@ -136,6 +137,7 @@ def _identity(target: Target) -> dict[str, Any]:
         "compiled": target.compiled,
         "packed": is_packed(target.model),
         "int8": is_int8(target.model),
+        "fused": is_fused(target.model),
     }
 
 

@@ -22,6 +22,7 @@ from tasc.data.foreign import one_line
 from tasc.errors import InputError, IntegrityError, TascError
 from tasc.files.disk import writing
 from tasc.models import attention
+from tasc.models.cache import cache_argument
 from tasc.models.folder import head_files
 from tasc.models.folder.files import CONFIG, WEIGHTS
 from tasc.models.folder.quiet import quiet
@@ -48,6 +49,7 @@ class DraftHead(nn.Module):
                 rows = getattr(layer.self_attn, name).out_features
                 setattr(layer.self_attn, name, nn.Linear(d, rows, bias=True))
         self.layers = nn.ModuleList([layer])
+        self.cache_argument = cache_argument(layer)
         self.rotary = LlamaRotaryEmbedding(config)
 
     def forward(
@@ -68,8 +70,8 @@ class DraftHead(nn.Module):
             states,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             position_embeddings=self.rotary(states, positions),
+            **{self.cache_argument: cache},
         )
         return out
 

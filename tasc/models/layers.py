@@ -14,7 +14,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from tasc import _native
 from tasc.models import attention, packed, ragged
-from tasc.models.cache import KVLayer
+from tasc.models.cache import KVLayer, cache_argument
 
 _KINDS = {f"{name}Model" for name in ("Llama", "Mistral", "Qwen2", "Qwen3")}
 
@@ -29,6 +29,22 @@ def fuse(model: PreTrainedModel) -> None:
             continue
         if len(set(attention.layer_kinds(model))) == 1 and all(map(_is_packed, part.layers)):
             part.forward = FusedDecoder(part).forward
+
+
+def unfuse(model: PreTrainedModel) -> None:
+    """Let fused decoders of ``model`` run layer by layer again."""
+    for part in model.modules():
+        if _is_fused(part):
+            del part.forward
+
+
+def is_fused(model: PreTrainedModel) -> bool:
+    """Return whether ``model`` has a fused decoder."""
+    return any(map(_is_fused, model.modules()))
+
+
+def _is_fused(part: nn.Module) -> bool:
+    return isinstance(getattr(vars(part).get("forward"), "__self__", None), FusedDecoder)
 
 
 def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
@@ -60,6 +76,7 @@ class FusedDecoder:
         """Take the weights of ``decoder``, which stay where they are."""
         self.decoder = decoder
         self.plain: Callable[..., BaseModelOutputWithPast] = decoder.forward
+        self.cache_argument = cache_argument(decoder)
         layers = list(decoder.layers)
         own = self.attention = layers[0].self_attn
         mistral = type(own).__name__ == "MistralAttention"  # one window for all layers
@@ -77,17 +94,19 @@ class FusedDecoder:
 
     def forward(
         self,
-        input_ids: torch.Tensor,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        past_key_values: Any = None,  # noqa: ANN401 - a cache of transformers
-        **kwargs: Any,  # noqa: ANN401 - whatever else a model passes to its decoder
+        *more: Any,  # noqa: ANN401 - whatever else a caller passes by position
+        **kwargs: Any,  # noqa: ANN401 - whatever else a model passes to its decoder, and its cache
     ) -> BaseModelOutputWithPast:
         """Return the last hidden states (B, q, hidden); arguments as in transformers."""
-        kv = (getattr(past_key_values, "layers", None) or [None])[0]
-        other = self.attention.config._attn_implementation != attention.NAME
-        if other or torch.is_grad_enabled() or position_ids is None or not isinstance(kv, KVLayer):
-            return self.plain(input_ids, attention_mask, position_ids, past_key_values, **kwargs)
+        given = kwargs.get(self.cache_argument)
+        kv = (getattr(given, "layers", None) or [None])[0]
+        other = self.attention.config._attn_implementation != attention.NAME or more
+        unknown = input_ids is None or position_ids is None or not isinstance(kv, KVLayer)
+        if other or unknown or torch.is_grad_enabled():
+            return self.plain(input_ids, attention_mask, position_ids, *more, **kwargs)
         x = self.decoder.embed_tokens(input_ids).to(self.attention.q_proj.dtype)
         cos, sin = (each.contiguous() for each in self.decoder.rotary_emb(x, position_ids))
         placed, sizes = ragged.current.get(), [x.shape[1]] * x.shape[0]
@@ -109,4 +128,4 @@ class FusedDecoder:
             [masks[window].data_ptr() if window in masks else 0 for window in self.windows],
             packed.thread_pool(),
         )
-        return BaseModelOutputWithPast(self.decoder.norm(x), past_key_values)
+        return BaseModelOutputWithPast(self.decoder.norm(x), given)

@@ -14,6 +14,7 @@ from functools import cache
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from tasc import _native
 from tasc.errors import InputError
@@ -50,6 +51,7 @@ class PackedLinear(nn.Module):
         self.bias = None if own is None else own.detach().float().contiguous()
         self.scales: torch.Tensor | None = None
         self.passes = False  # whether ``forward`` returns its input, which a certified head reads
+        self.plain = False  # whether torch multiplies by a copy of the weights
         half = self.dtype == torch.bfloat16
         bias = () if self.bias is None else (self.bias.numpy(),)
         if int8:
@@ -74,6 +76,9 @@ class PackedLinear(nn.Module):
         """Multiply x (..., k), of the layer's dtype; return (..., n)."""
         if self.passes:
             return x
+        if self.plain:
+            bias = None if self.bias is None else self.bias.to(self.dtype)
+            return functional.linear(x, self.weight, bias)
         if x.dtype != self.dtype or x.shape[-1] != self.in_features or x.device.type != "cpu":
             raise InputError(
                 f"a layer of {self.in_features} inputs in {self.dtype} on the CPU was given "
@@ -116,6 +121,30 @@ def pack(model: nn.Module, *, int8: bool = False) -> None:
                 continue
             if layer.weight.dtype in DTYPES:
                 setattr(parent, name, PackedLinear(layer, int8=int8))
+
+
+def unpack(model: nn.Module) -> bool:
+    """Replace packed layers of ``model`` by linear layers; return whether there were some."""
+    found = False
+    for parent in list(model.modules()):
+        for name, layer in list(parent.named_children()):
+            if isinstance(layer, PackedLinear):
+                setattr(parent, name, layer.unpacked())
+                found = True
+    return found
+
+
+@contextmanager
+def plain_products(model: nn.Module) -> Iterator[None]:
+    """Let torch multiply by copies of packed weights in the block, as if nothing were packed."""
+    layers = [module for module in model.modules() if isinstance(module, PackedLinear)]
+    for layer in layers:
+        layer.plain = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.plain = False
 
 
 def can_pack() -> bool:

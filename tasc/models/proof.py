@@ -2,11 +2,12 @@
 
 A model may ignore the positions of tree nodes or the mask, and would then decode wrongly without
 any error. So a few tokens are run both ways: as trees and batches of different lengths through a
-target, and as plain text through the model with its own attention.
+target, and as plain text through the model with its own attention and torch's own products.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -14,10 +15,13 @@ import transformers
 from transformers import PreTrainedModel
 
 from tasc import __version__
+from tasc.data.foreign import one_line
 from tasc.errors import TascError, UnavailableError
 from tasc.models.folder import disk_cache
 from tasc.models.folder.adapters import adapter_kinds
 from tasc.models.folder.quiet import quiet
+from tasc.models.layers import is_fused
+from tasc.models.packed import is_int8, is_packed, plain_products
 from tasc.models.target import Target
 
 PROMPTS = 6, 3  # tokens
@@ -25,14 +29,15 @@ PARENTS = np.array([-1, -1, 0, 1], np.int32), np.array([-1, -1], np.int32)
 PATHS = (1, 3), (1,)  # accepted nodes: not the first ones, so that keys move
 CHAINS = np.array([-1, 0, 1, 2], np.int32), np.array([-1, 0], np.int32)
 CHAIN_PATHS = (0,), (0, 1)  # a part of a chain, so that states are restored, and all of one
-AFTER = 4  # positions that a tree and the tokens after it need
+AFTER = 5  # positions that a draft and the tokens around it need
 EXACT = 1e-3  # allowed error as a share of the logits' spread
 COARSE = 32  # allowed error in roundings, for dtypes of few bits
 TRIES = 3  # with coarse rounding, which may legitimately route a token to another expert
-_FORMAT = 2  # of the cache entry
+_FORMAT = 3  # of the cache entry
 _NONE = np.empty(0, np.int32)
 _SIZES = frozenset({"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"})
 _PROVED: dict[str, bool] = {}  # of this process, whether flattened; the cache may be read-only
+_REFUSED: dict[str, str] = {}  # of this process, with the reason
 
 Text = tuple[int, ...]
 
@@ -60,23 +65,38 @@ class Case:
         return [tuple(self.prompt.tolist()), *nodes, (*text_at(self.path[-1]), self.then)]
 
 
+class WrongCodeError(UnavailableError):
+    """The code of a model, whatever its weights are, does not do what a target needs."""
+
+
 def prove(target: Target) -> None:
     """Check that ``target`` gives its model's own logits, once per architecture.
 
     A model that only fails without padding keeps it. A success is stored in the user's cache. The
     target loses its sequences. A model with too few positions for a tree passes, as it will decode
-    none. Raises UnavailableError if logits differ from its own by more than rounding.
+    none. Raises WrongCodeError if logits differ from its own by more than rounding, and
+    UnavailableError if its own are not finite.
     """
-    identity = _identity(target)
-    path = disk_cache.entry("proof", identity)
     if 0 < target.max_positions <= AFTER:
         return
+    identity = _identity(target)
+    path = disk_cache.entry("proof", identity)
+    if path.name in _REFUSED:
+        raise WrongCodeError(_REFUSED[path.name])
+    try:
+        _prove_once(target, path, identity)
+    except WrongCodeError as error:
+        _REFUSED[path.name] = str(error)
+        raise
+
+
+def _prove_once(target: Target, path: Path, identity: disk_cache.Identity) -> None:
     if path.name not in _PROVED:
         entry = disk_cache.read(path) or {}
         if entry.get("of") != identity:
             try:
                 errors = _prove(target)
-            except UnavailableError:
+            except WrongCodeError:
                 if not target.flattens:
                     raise
                 target.flattens = False
@@ -94,8 +114,8 @@ def _prove(target: Target) -> dict[str, float]:
         kind, worst = max(errors.items(), key=lambda item: item[1])
         if worst <= allowed:
             return errors
-    raise _unavailable(
-        target,
+    raise wrong_code(
+        target.model,
         f"gives different logits for {kind} than for plain text (off by {worst:.1%} of their "
         f"spread; rounding explains {allowed:.1%})",
     )
@@ -108,8 +128,7 @@ def _run(target: Target, attempt: int) -> dict[str, float]:
     except (TascError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # a model's code may raise anything on inputs it does not expect
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise _unavailable(target, f"cannot run on a tree of drafts ({reason})") from error
+        raise wrong_code(target.model, f"cannot run on {_what(target)}", error) from error
 
 
 def _tolerance(model: PreTrainedModel) -> float:
@@ -121,8 +140,14 @@ def _tolerance(model: PreTrainedModel) -> float:
     return max(EXACT, COARSE * rounding)
 
 
-def _unavailable(target: Target, reason: str) -> UnavailableError:
-    return UnavailableError(f"{type(target.model).__name__} {reason}: decode it with transformers")
+def wrong_code(model: PreTrainedModel, what: str, error: Exception | None = None) -> WrongCodeError:
+    """Return the error that a model does ``what``, with the reason that its own error gives."""
+    reason = f" ({one_line(error)})" if error else ""
+    return WrongCodeError(f"{type(model).__name__} {what}{reason}: decode it with transformers")
+
+
+def _what(target: Target) -> str:
+    return "a chain of drafts" if target.chains_only else "a tree of drafts"
 
 
 def _identity(target: Target) -> disk_cache.Identity:
@@ -137,6 +162,9 @@ def _identity(target: Target) -> disk_cache.Identity:
         "precision": torch.get_float32_matmul_precision(),
         "device": target.device.type,
         "invariant": target.invariant,
+        "packed": is_packed(target.model),
+        "int8": is_int8(target.model),
+        "fused": is_fused(target.model),
         "target": type(target).__name__,
         "tasc": __version__,
         "torch": torch.__version__,
@@ -160,7 +188,7 @@ def _cases(target: Target, attempt: int) -> list[Case]:
 @torch.inference_mode()
 def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
     """Return the error of the logits as a share of their spread, by kind of input."""
-    with target.untouched() as model:
+    with target.untouched() as model, plain_products(model):
         if target.chains_only:
             own = torch.cat([_by_tokens(model, case) for case in cases])
         else:
@@ -170,8 +198,11 @@ def _errors(target: Target, cases: Sequence[Case]) -> dict[str, float]:
             f"{type(model).__name__} gives logits that are not finite, even without drafts: check "
             "its weights and its dtype"
         )
-    kinds = {"a tree of drafts": cases[:1], "a batch": cases}
-    return {kind: _error(_decoded(target, some).float().cpu(), own) for kind, some in kinds.items()}
+    kinds = {_what(target): cases[:1], "a batch": cases}
+    errors = {kind: _error(_decoded(target, some), own) for kind, some in kinds.items()}
+    if target.drafts_first:
+        errors["a prompt with a draft"] = _error(_read(target, cases[0]), own[1:])
+    return errors
 
 
 def _plain(model: PreTrainedModel, texts: Sequence[Text]) -> torch.Tensor:
@@ -226,8 +257,18 @@ def _decoded(target: Target, cases: Sequence[Case]) -> torch.Tensor:
     return torch.cat(rows)
 
 
+def _read(target: Target, case: Case) -> torch.Tensor:
+    """Return the logits (r, V) after the last token of a prompt, each node and ``then``."""
+    prompt = np.append(case.prompt, np.int32(case.last))
+    target.begin(PROMPTS[0] + AFTER)
+    first = target.read(prompt, (case.tokens, case.parents), hidden=True)[0].clone()
+    target.keep([case.path])
+    return torch.cat([first, target.score([case.then], [(_NONE, _NONE)])[0]])
+
+
 def _error(logits: torch.Tensor, own: torch.Tensor) -> float:
     """Return the largest RMS error of a row of ``logits`` (r, V), relative to ``own``'s spread."""
+    logits = logits.float().cpu()
     own = own[: len(logits)]
     finite = own.isfinite()  # other tokens are ignored
     gap = torch.where(finite, logits - own, 0).nan_to_num(nan=torch.inf)

@@ -4,6 +4,9 @@ A state contains all tokens that a layer has read, so rejected drafts must be ta
 sequence has its own states, and a draft is a chain. A convolution's window is recorded over the
 step and cut. A gated delta net reads the chain at once (``delta_rule``). Other recurrent layers
 read it token by token (``recurrent``), and keep the state after each until the chain is verified.
+
+A model without such layers can be decoded in this way, too, if it does not follow the positions or
+the mask of a tree (``static.target_for``).
 """
 
 import sys
@@ -32,9 +35,9 @@ class StatefulTarget(Target):
 
     chains_only = True
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, fused: bool = True) -> None:
         """Find the recurrent layers by running the model on two tokens."""
-        super().__init__(model)
+        super().__init__(model, fused=fused)
         self.sequences: list[_Decoded] = []
         self.attributes: list[list[Attribute]] = []  # of states outside the cache
         self.recurrent = self._find_recurrent()

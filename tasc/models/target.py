@@ -1,6 +1,5 @@
 """The target model of the decoding loop: read prompts, score trees, keep paths."""
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
@@ -15,13 +14,13 @@ from transformers.utils import ModelOutput
 
 from tasc.errors import InputError
 from tasc.models import attention
-from tasc.models.cache import KVCache, tree_cache
+from tasc.models.cache import KVCache, cache_argument, tree_cache
 from tasc.models.certified_head import CertifiedHead, certified_head
 from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.folder.adapters import check_adapters
 from tasc.models.inputs import Prefix, Tree, after, step_inputs
 from tasc.models.invariant import invariant_forward
-from tasc.models.layers import fuse
+from tasc.models.layers import fuse, unfuse
 from tasc.models.packed import is_packed, native_threads
 from tasc.models.ragged import Ragged
 
@@ -43,10 +42,11 @@ class Target:
     drafts_first = True  # whether a prompt can be read together with a draft
     invariant = False  # whether forwards use the kernels of tasc.models.invariant
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, *, fused: bool = True) -> None:
         """Replace the attention of ``model`` by tree attention, permanently.
 
-        Raises UnavailableError for a model whose attention transformers cannot replace, that
+        Layers that can run in one native call do so if ``fused``. Raises UnavailableError for a
+        model whose attention transformers cannot replace, that
         stores more than keys and values, unless ``chains_only``, or with adapters that drafts
         cannot follow.
         """
@@ -57,9 +57,11 @@ class Target:
         self.own_attention = own if own != attention.NAME else "eager"  # every model has it
         attention.replace(model)
         self.model = model.eval()
-        fuse(model)
-        parameters = inspect.signature(model.forward).parameters
-        self.cache_argument = "cache_params" if "cache_params" in parameters else "past_key_values"
+        if fused:
+            fuse(model)
+        else:
+            unfuse(model)
+        self.cache_argument = cache_argument(model)
         self.device = model.device
         self.flattens = self.device.type == "cpu" and not self.chains_only  # see tasc.models.ragged
         self.kinds = attention.layer_kinds(model)

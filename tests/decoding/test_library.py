@@ -20,6 +20,7 @@ from transformers import (
 import tasc
 from tasc.decoding.core.resources import end_ids
 from tasc.errors import InputError
+from tasc.models.cache import cache_argument
 from tasc.models.static import target_from_model
 from tests.pico import ARCHITECTURES, TEXTS, build_model
 
@@ -216,12 +217,13 @@ def test_custom_generate_samples_with_torchs_seed(theirs, one):
 
 def test_custom_generate_refuses_what_it_would_do_differently(model, theirs, one):
     cache, length = DynamicCache(config=model.config), one["input_ids"].shape[1]
+    filled = {cache_argument(model): cache}
     with torch.inference_mode():
-        model(input_ids=one["input_ids"][:, :-1], past_key_values=cache)
+        model(input_ids=one["input_ids"][:, :-1], **filled)
     for options, message in (
         ({"num_beams": 2}, "num_beams=2"),
         ({"return_dict_in_generate": True, "output_scores": True}, "remove output_scores"),
-        ({"past_key_values": cache}, "remove past_key_values"),
+        (filled, f"remove {cache_argument(model)}"),
         ({"position_ids": 2 * torch.arange(length)[None]}, "remove position_ids"),
         ({"custom_generate": tasc.custom_generate(corpus=TEXTS)}, "needs the tokenizer"),
     ):

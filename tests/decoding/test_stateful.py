@@ -89,11 +89,17 @@ def test_the_gated_delta_rule_over_a_draft_equals_transformers_token_by_token():
         torch.testing.assert_close(states.after(count), after)
 
 
-@pytest.mark.parametrize("kind", ["gptj", *HYBRIDS])
-def test_a_model_that_cannot_score_trees_is_no_target_of_them(kind):
-    message = "decode it with transformers" if kind == "gptj" else "attention in all layers"
-    with pytest.raises(UnavailableError, match=message):
+@pytest.mark.parametrize("kind", HYBRIDS)
+def test_a_model_with_a_state_is_no_target_of_trees(kind):
+    with pytest.raises(UnavailableError, match="attention in all layers"):
         Target(build_model(kind))
+
+
+def test_a_model_that_keeps_its_attention_is_no_target_of_trees(monkeypatch):
+    model = build_model("qwen2")
+    monkeypatch.setattr(type(model), "set_attn_implementation", lambda *_: None)
+    with pytest.raises(UnavailableError, match="decode it with transformers"):
+        Target(model)
 
 
 FACTORS = {"short_factor": [1.0] * 8, "long_factor": [4.0] * 8}

@@ -22,6 +22,7 @@ BANNED = torch.tensor([3, 4])
 @pytest.fixture(autouse=True)
 def nothing_is_known(own_cache, monkeypatch):
     monkeypatch.setattr(proof, "_PROVED", {})
+    monkeypatch.setattr(proof, "_REFUSED", {})
 
 
 @pytest.fixture
@@ -49,12 +50,13 @@ def test_a_model_that_ignores_positions_is_refused(kind, dtype):
     with pytest.raises(
         UnavailableError, match=r"gives different logits.*with transformers"
     ) as caught:
-        target_for(decoder(kind, dtype))
+        prove(Target(decoder(kind, dtype)))
     assert "\n" not in str(caught.value)
+    assert target_for(decoder(kind, dtype)).chains_only, "its drafts must be chains"
 
 
 def test_a_refused_model_is_given_back_and_refused_again():
-    model = decoder("bart")
+    model = Strict(build_model("qwen2").config)
     own = model.config._attn_implementation
     for _ in range(2):
         with pytest.raises(UnavailableError), target_from_model(model):
@@ -65,10 +67,10 @@ def test_a_refused_model_is_given_back_and_refused_again():
 
 def test_generate_and_custom_generate_refuse_it_before_a_token_is_decoded(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(make_tokenizer(tmp_path))
-    model, prompt = decoder("marian"), torch.ones(1, 5, dtype=torch.long)
-    with pytest.raises(UnavailableError, match="MarianForCausalLM"):
-        model.generate(prompt, custom_generate=tasc.custom_generate("prompt"), max_new_tokens=3)
-    with pytest.raises(UnavailableError, match="MarianForCausalLM"):
+    model = Strict(build_model("qwen2").config)
+    with pytest.raises(UnavailableError, match="Strict cannot run on a tree of drafts"):
+        tasc.choose(model, tokenizer, [[5, 6]], ["a", "b"])
+    with pytest.raises(UnavailableError, match="Strict cannot run on a tree of drafts"):
         tasc.generate(model, tokenizer, [[5, 6]], "prompt", max_new_tokens=3)
 
 
@@ -92,7 +94,7 @@ class Strict(Qwen2ForCausalLM):
 def test_what_a_class_does_with_a_tree_is_found_out_by_running_it():
     config = build_model("qwen2").config
     with pytest.raises(UnavailableError, match="gives different logits"):
-        target_for(Shifted(config))
+        prove(Target(Shifted(config)))
     with pytest.raises(UnavailableError, match=r"cannot run on a tree of drafts \(.*unexpected"):
         target_for(Strict(config))
 

@@ -46,9 +46,8 @@ class Target:
         """Replace the attention of ``model`` by tree attention, permanently.
 
         Layers that can run in one native call do so if ``fused``. Raises UnavailableError for a
-        model whose attention transformers cannot replace, that
-        stores more than keys and values, unless ``chains_only``, or with adapters that drafts
-        cannot follow.
+        model whose attention transformers cannot replace, that stores more than keys and values,
+        unless ``chains_only``, or with adapters that drafts cannot follow.
         """
         check_adapters(model)
         if not self.chains_only:

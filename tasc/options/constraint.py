@@ -60,8 +60,9 @@ class Constraint:
         stated = layout_of(schema, self.name)
         given = schema.get(_GUIDANCE, {})
         if stated is None and any(name in given for name in _SEPARATORS):
-            item, key = (str(given.get(n, d)) for n, d in zip(_SEPARATORS, (", ", ": "), strict=True))
-            return Layout(item, key)
+            return Layout(
+                str(given.get("item_separator", ", ")), str(given.get("key_separator", ": "))
+            )
         return stated
 
     def written_as(self, outputs: Iterable[str]) -> "Constraint":
@@ -75,7 +76,7 @@ class Constraint:
         if any(name in schema.get(_GUIDANCE, {}) for name in _WHITESPACE):
             return self
         found = layout_in(outputs)
-        if found is None:
+        if found is None or not found.arguments:
             return self
         return replace(self, text=json.dumps(schema | {KEY: found.arguments}))
 
@@ -103,6 +104,12 @@ class Constraint:
         written = (json.dumps(string, ensure_ascii=False) for string in strings)
         # One terminal: LLGuidance reads no rule with more than 2,000 alternatives.
         return cls("lark", "start: LABEL\nLABEL: " + " | ".join(written), name)
+
+    @property
+    def title(self) -> str:
+        """The name, and the layout if that is not the default of json.dumps."""
+        layout = self.layout
+        return f"{self.name}, written as {layout}" if layout and layout.arguments else self.name
 
     @property
     def option(self) -> str:

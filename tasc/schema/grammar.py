@@ -46,6 +46,7 @@ _OF_TYPE["number"] = _OF_TYPE["integer"]
 _KNOWN = {"type", "enum", "const", "anyOf", "$ref", *(k for ks in _OF_TYPE.values() for k in ks)}
 _DEEPEST = 12  # level up to which indentation is exact
 _LOOSE = _DEEPEST + 1  # a level with any indentation
+_OF_ROOT = {"$defs", "definitions", "$schema"}  # what a part of a schema may refer to
 _PATHS = ("#/$defs/", "#/definitions/")
 # Raised by a schema of which a keyword has a wrong value: llguidance reports it.
 _MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError)
@@ -178,7 +179,7 @@ class _Rules:
             raise UnwritableError(why)
         if not whole and not all(path.startswith(_PATHS) for path in _references(schema)):
             raise UnsupportedError("$ref")
-        defined = {} if whole else {n: self.root[n] for n in ("$defs", "definitions", "$schema") if n in self.root}
+        defined = {} if whole else {name: self.root[name] for name in _OF_ROOT & self.root.keys()}
         options = {
             "whitespace_flexible": False,
             "item_separator": self.layout.item_separator,
@@ -200,7 +201,7 @@ class _Rules:
             self.rule(self.value(target, depth), name)
         return self.references[path, level]
 
-    def _anyOf(self, schema: Schema, depth: int) -> str:  # noqa: N802 - a keyword
+    def _anyOf(self, schema: Schema, depth: int) -> str:
         ways = list[str]()
         if not isinstance(schema["anyOf"], Sequence) or not schema["anyOf"]:
             raise UnsupportedError("anyOf")
@@ -445,7 +446,8 @@ def _is(value: object, kind: str) -> bool:
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == int(value) >= 0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and value == int(value) >= 0
 
 
 def _exponents(given: Mapping[str, Any]) -> list[str]:

@@ -1,14 +1,11 @@
 """A pattern of a schema as the expression of the JSON strings whose values it matches."""
 
 import re
-import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from re import _constants as codes  # of the parser of Python's own expressions
+from re import _parser as parser
 from typing import Any
-
-if sys.version_info >= (3, 11):
-    from re import _constants as codes
-    from re import _parser as parser
 
 from tasc.schema.spelling import CHARACTER, character, literal
 

@@ -97,7 +97,7 @@ def number(value: float) -> str:
 def _decimal(text: str) -> str:
     """Return the expression of a number in Python's spelling, with zeros that add nothing."""
     digits, _, exponent = text.partition("e")
-    whole, point, fraction = digits.partition(".")
+    whole, _, fraction = digits.partition(".")
     fraction = fraction.rstrip("0")
     tail = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
     power = rf"[eE]{_power(exponent)}" if exponent else r"(?:[eE][+-]?0+)?"

@@ -139,7 +139,8 @@ class _Forecast:
 
     def _known_outputs(self) -> list[str]:
         """Return outputs that show how the task writes JSON."""
-        corpus = self.context.texts.corpus or self.held_out
+        corpora = self.context.texts.corpora
+        corpus = corpora.get("main") or self.held_out
         return list(corpus.outputs) if corpus else []
 
     def _augmented(self, constraint: Constraint) -> tuple[Simulations, Grammar] | None:

@@ -25,7 +25,7 @@ from tasc.tokenizer.loaded import load_tokenizer
 
 # how a request asks for outputs of a schema
 _REQUESTS = {
-    "vllm": "by `structured_outputs` in the request",
+    "vllm": "by `structured_outputs` in the request, as above",
     "llama-cpp": "by `--grammar-file outputs.gbnf` or `grammar` in the request",
     "transformers": "by `schema` of `tasc.generate`",
 }
@@ -144,7 +144,8 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
 
 def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
     if options.choices is None:
-        return options.constraint
+        found = options.constraint
+        return found and found.written_as(corpus.outputs if corpus else ())
     file = Path(options.choices)
     if corpus is not None:
         labels = find_choices(options.choices, corpus.source, corpus.split)

@@ -130,13 +130,13 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
         rows = (table.columns[name] for table in tables(one, split, 1))
         return next((row[0] for row in rows if row), None)
 
-    return _names(files[0]), first
+    return _names(files[0], source.separator), first
 
 
-def _names(path: Path) -> list[str]:
+def _names(path: Path, separator: str) -> list[str]:
     form = _format(path)
     if form in {"csv", "parquet"}:
-        return csv_names(path) if form == "csv" else parquet_names(path)
+        return csv_names(path, separator) if form == "csv" else parquet_names(path)
     rows = islice(_entries(Span(path, 0)) if form else iter(()), _BATCH)
     names = dict.fromkeys(next(rows, ({}, 0))[0])
     with suppress(InputError):  # who reads the rows tells what is wrong with a later one
@@ -163,8 +163,10 @@ def _batches(span: Span, source: Source, size: int) -> Iterator[Batch]:
             f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv or .parquet (also .gz)"
         )
     if form in {"csv", "parquet"}:
-        read_columns, start = (csv_columns if form == "csv" else parquet_columns), 0
-        for part in read_columns(path, columns, size):
+        parts, start = parquet_columns(path, columns, size), 0
+        if form == "csv":
+            parts = csv_columns(path, columns, size, source.separator)
+        for part in parts:
             end = start + len(part[columns[0]])
             yield part, list(range(start, end))
             start = end

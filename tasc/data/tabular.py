@@ -86,9 +86,10 @@ def _csv_rows(path: Path, given: str, wanted: Sequence[str]) -> Iterator[list[An
     csv.field_size_limit(LONGEST)  # instead of 128 KiB; text_lines limits lines
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     sample = list(_sampled(lines))
-    separator = SEPARATORS.get(given, given)
+    separator, is_tsv = SEPARATORS.get(given, given), ".tsv" in map(str.lower, path.suffixes)
     if given == AUTO:
-        separator = _detected(sample, wanted, tabs_first=".tsv" in map(str.lower, path.suffixes))
+        separator = _detected(sample, wanted, tabs_first=is_tsv)
+    plain_tsv = given == AUTO and is_tsv and separator == "\t"  # many programs quote nothing there
     reader = csv.reader(chain(sample, lines), strict=True, delimiter=separator)
     width = 0
     try:
@@ -100,7 +101,7 @@ def _csv_rows(path: Path, given: str, wanted: Sequence[str]) -> Iterator[list[An
                     f"{path}:{reader.line_num}: {len(row)} fields in a table of {width} columns: "
                     f"quote texts with {name}, name each column, or pass --separator"
                 )
-            if given == AUTO and separator == "\t" and _looks_unquoted(row, width):
+            if plain_tsv and _looks_unquoted(row, width):
                 raise InputError(
                     f"{path}:{reader.line_num}: a quote that began in a line before ends here, "
                     "so the lines between are one field: double the quotes inside a text, or pass "

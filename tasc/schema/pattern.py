@@ -44,15 +44,31 @@ def expression(pattern: str, ensure_ascii: bool | None) -> str:
 
 def _searched(items: Sequence[Any], ensure_ascii: bool | None) -> str:
     """Return a pattern that may match anywhere, where it is not anchored."""
-    if len(items) == 1 and items[0][0] is codes.BRANCH:
-        ways = [_searched(list(way), ensure_ascii) for way in items[0][1][1]]
-        return f"(?:{'|'.join(ways)})"
+    for i, item in enumerate(items):
+        if any(map(_anchored, ways := _ways(item))):
+            rest = items[i + 1 :]
+            each = [_searched([*items[:i], *way, *rest], ensure_ascii) for way in ways]
+            return f"(?:{'|'.join(each)})"
     begins = bool(items) and items[0] in _anchors("AT_BEGINNING", "AT_BEGINNING_STRING")
     items = items[begins:]
     ends = bool(items) and items[-1] in _anchors("AT_END", "AT_END_STRING")
     inner = _sequence(items[: len(items) - ends], ensure_ascii)
-    rest = f"{CHARACTER}*"
-    return ("" if begins else rest) + inner + ("" if ends else rest)
+    free = f"{CHARACTER}*"
+    return ("" if begins else free) + inner + ("" if ends else free)
+
+
+def _ways(item: Any) -> list[list[Any]]:  # noqa: ANN401
+    """Return the alternatives of a branch or a group; none of other items."""
+    kind, value = item
+    if kind is codes.BRANCH:
+        return [list(way) for way in value[1]]
+    if kind is codes.SUBPATTERN and not value[1] and not value[2]:
+        return [list(value[3])]
+    return []
+
+
+def _anchored(items: Sequence[Any]) -> bool:
+    return any(item[0] is codes.AT or any(map(_anchored, _ways(item))) for item in items)
 
 
 def _anchors(*names: str) -> list[Any]:

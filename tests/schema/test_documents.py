@@ -9,8 +9,6 @@ from collections import Counter
 from random import Random
 
 import jsonschema
-import llguidance
-import pytest
 
 from tasc.commands.starter.infer import schema_of
 from tasc.decoding.core.grammar import text_test
@@ -61,14 +59,6 @@ def tried(number):
                     assert "the order of their keys" in why, f"{number}: {text_}: {why}"
                 ends[kind, "accepted" if accepted else "valid" if valid else "invalid"] += 1
     return ends
-
-
-@pytest.fixture(autouse=True)
-def _compiled_here(monkeypatch):
-    """Compile in this process: thousands of small schemas need no process of their own."""
-    monkeypatch.setattr("tasc.decoding.core.grammar._problem", lambda make: make().get_error())
-    engine = llguidance.LLTokenizer("byte")
-    monkeypatch.setattr(llguidance, "LLTokenizer", lambda *_: engine)
 
 
 def test_documents_are_accepted_or_refused_with_the_reason_and_invalid_ones_are_refused():

@@ -14,10 +14,12 @@ from tests.campaign.commands import Undisturbed
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
 
-HOSTILE = ("data", "exports", "files", "models", "options", "recipes", "templates", "tokenizers")
+HOSTILE = ("data", "dialects", "exports", "files", "models", "options", "recipes", "templates")
+HOSTILE += ("tokenizers",)
 DISTURBED = {"killed": 3, "starved": 3, "together": 1, "stopped": 3}  # two runs or more in a case
 # Parts of a campaign's runs.
 PARTS = {**dict.fromkeys(HOSTILE, 4), **DISTURBED, "load": 2, "judge": 1, "lossless": 1}
+PARTS |= {"documents": 1, "tables": 1}
 Case = Callable[[Random, Path], tuple[str, list[str]]]
 
 
@@ -27,7 +29,8 @@ def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
     found: dict[str, Case] = {name: partial(_hostile, name, seeds) for name in HOSTILE}
     found |= {name: partial(getattr(faults, name), undisturbed) for name in DISTURBED}
     found |= {"load": partial(servers.load, seeds), "judge": partial(servers.judge, seeds)}
-    found["lossless"] = partial(oracles.play, oracles.lossless)
+    for oracle in (oracles.lossless, oracles.documents, oracles.tables):
+        found[oracle.__name__] = partial(oracles.play, oracle)
     for i, case in enumerate(oracles.sampled()):
         found[f"sampling-{i}"] = partial(oracles.play, partial(oracles.sampling, case))
     return found

@@ -28,20 +28,24 @@ def read_back(path, separator="auto", **columns):
     return [(e.input, e.output) for e in load(source, "train").examples]
 
 
+def same_as_csv(rng, separator, folder):
+    """Read a random table, also with its separator found out, and compare with Python's csv."""
+    data = written(rng, table(rng), separator)
+    name = "t.tsv" if separator == "\t" and rng.random() < 0.5 else "t.csv"
+    path = Path(write(folder / name, data))
+    text = data.decode("utf-8-sig")
+    header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    expected = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+    for given in ("auto", separator):
+        (found,) = csv_columns(path, header, 100, given)
+        assert found == expected, data
+    assert peek(Source(str(path)), "train")[0] == header, data
+
+
 @pytest.mark.parametrize("separator", SEPARATORS)
 def test_tables_are_read_as_by_pythons_csv(tmp_path, separator):
     for number in range(COUNT // len(SEPARATORS)):
-        rng = Random(f"{separator}{number}")
-        data = written(rng, table(rng), separator)
-        name = "t.tsv" if separator == "\t" and rng.random() < 0.5 else "t.csv"
-        path = Path(write(tmp_path / name, data))
-        text = data.decode("utf-8-sig")
-        header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-        expected = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-        for given in ("auto", separator):
-            (found,) = csv_columns(path, header, 100, given)
-            assert found == expected, (number, data)
-        assert peek(Source(str(path)), "train")[0] == header, (number, data)
+        same_as_csv(Random(f"{separator}{number}"), separator, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import csv
 import io
 from random import Random
+from typing import Any
 
 ENDS = ["\n", "\r\n"]
 SEPARATORS = [",", ";", "\t", "|"]
@@ -51,7 +52,7 @@ def table(rng: Random) -> list[list[str]]:
 def written(rng: Random, rows: list[list[str]], separator: str) -> bytes:
     """Write rows as a program might: quotes where needed or everywhere, a mark, line ends."""
     target = io.StringIO(newline="")
-    quoting = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+    quoting: Any = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
     end = rng.choice(ENDS)
     csv.writer(target, delimiter=separator, quoting=quoting, lineterminator=end).writerows(rows)
     found = target.getvalue()

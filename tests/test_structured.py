@@ -117,9 +117,9 @@ def test_the_grammar_of_an_export_is_that_of_bench_in_vllms_backend(capsys, tmp_
     measured = text_test(Constraint.of_schema(schema))
     texts = [json.dumps(value, indent=indent) for value in values[:3] for indent in (None, 1, 2)]
     for written in [*texts, '{\n "a": 1', "[]"]:
-        matcher, given = served.deep_copy(), list(written.encode())
-        taken = matcher.try_consume_tokens(given)
-        assert (taken == len(given) and matcher.is_accepting()) == measured(written)
+        matcher, units = served.deep_copy(), list(written.encode())
+        taken = matcher.try_consume_tokens(units)
+        assert (taken == len(units) and matcher.is_accepting()) == measured(written)
     assert all(map(measured, texts[1::3]))
     assert not any(map(measured, texts[::3]))
 

@@ -39,10 +39,9 @@ class Source:
         if not self.path:
             raise InputError("the data source is empty: pass builtin:NAME, a path or a Hub id")
         if self.separator not in {AUTO, *SEPARATORS} and not is_separator(self.separator):
-            names = ", ".join(SEPARATORS)
             raise InputError(
-                f"separator {self.separator!r:.60} separates no cells: give auto, {names}, or one "
-                "character"
+                f"separator {self.separator!r:.60} separates no cells: give auto, "
+                f"{', '.join(SEPARATORS)}, or one character"
             )
         names = [name for _, name, _ in template_parts(self.template) if name is not None]
         if not names:

@@ -442,12 +442,14 @@ def _is(value: object, kind: str) -> bool:
     if isinstance(value, int | float):
         whole = isinstance(value, int) or value.is_integer()
         return kind == "number" or (kind == "integer" and whole)
-    return kind == {str: "string", list: "array", dict: "object"}.get(type(value))
+    named = {"string": str, "array": list, "object": dict}
+    return kind in named and isinstance(value, named[kind])
 
 
 def _is_size(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and value == int(value) >= 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value == int(value) >= 0
 
 
 def _exponents(given: Mapping[str, Any]) -> list[str]:

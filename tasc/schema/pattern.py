@@ -3,12 +3,14 @@
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from re import _constants as codes  # of the parser of Python's own expressions
-from re import _parser as parser
+from importlib import import_module
 from typing import Any
 
 from tasc.schema.spelling import CHARACTER, character, literal
 
+# The parser of Python's own expressions, and the kinds of items that it finds.
+parser: Any = import_module("re._parser")
+codes: Any = import_module("re._constants")
 Span = tuple[int, int]  # code points, both ends included
 _LAST = 0x10FFFF
 _DIGITS: list[Span] = [(48, 57)]

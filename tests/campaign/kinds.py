@@ -14,8 +14,10 @@ from tests.campaign.commands import Undisturbed
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
 
-HOSTILE = ("data", "dialects", "exports", "files", "models", "options", "recipes", "templates")
-HOSTILE += ("tokenizers",)
+HOSTILE = (
+    *("data", "dialects", "exports", "files", "models", "options", "recipes", "templates"),
+    "tokenizers",
+)
 DISTURBED = {"killed": 3, "starved": 3, "together": 1, "stopped": 3}  # two runs or more in a case
 # Parts of a campaign's runs.
 PARTS = {**dict.fromkeys(HOSTILE, 4), **DISTURBED, "load": 2, "judge": 1, "lossless": 1}

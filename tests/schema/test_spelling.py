@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import jsonschema
 import pytest
@@ -174,7 +175,7 @@ RECURSIVE = {
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_recursive_schema_is_indented_at_each_depth(indent):
-    value = {"v": 0}
+    value: dict[str, Any] = {"v": 0}
     for i in range(1, 20):
         value = {"v": i, "next": value}
     accepts = text_test(Constraint.of_schema(RECURSIVE | {KEY: {"indent": indent}}))

@@ -57,9 +57,9 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
         known = [value for value in rest if isinstance(value, dict | list)]
         with suppress(InputError, RecursionError):  # the schema is too large to decode with
             share = _fitting(held, _constraint(known, outputs))
-            made = _constraint(values, outputs)
-            if share >= _FITS and _fitting(held, made) >= _FITS:
-                text = json.dumps(json.loads(made.text), indent=2, ensure_ascii=False)
+            constraint = _constraint(values, outputs)
+            if share >= _FITS and _fitting(held, constraint) >= _FITS:
+                text = json.dumps(json.loads(constraint.text), indent=2, ensure_ascii=False)
                 return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
     labels = sorted(set(outputs))

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -36,7 +36,7 @@ def _reason(text: str, constraint: Constraint, accepts: Callable[[str], bool]) -
     schema, layout = json.loads(constraint.text), constraint.layout or Layout()
     if problem := _violation(value, schema):
         return f"violate the schema ({problem}): correct the schema or the outputs"
-    return _spelling(text, value, schema, layout, accepts) or _place(text, accepts)
+    return _spelling(text, value, schema, layout, accepts) or _place(text)
 
 
 def _no_number(name: str) -> float:
@@ -105,7 +105,7 @@ def _number(part: str) -> str:
     return json.dumps(json.loads(part))
 
 
-def _place(text: str, accepts: Callable[[str], bool]) -> str:  # noqa: ARG001
+def _place(text: str) -> str:
     return (
         f"satisfy the schema, but its grammar does not allow them, such as {text!r:.{_SHOWN}}: "
         "simplify the schema"
@@ -122,8 +122,9 @@ def _ranks(schema: object) -> dict[str, int]:
             for name in properties if isinstance(properties, Mapping) else ():
                 found.setdefault(name, len(found))
         inner = part.values() if isinstance(part, Mapping) else part
-        for one in inner if isinstance(part, Mapping | list) else ():
-            visit(one)
+        if isinstance(inner, Collection) and not isinstance(inner, str):
+            for one in inner:
+                visit(one)
 
     visit(schema)
     return found

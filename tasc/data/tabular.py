@@ -4,7 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -130,27 +130,35 @@ def _detected(sample: Sequence[str], wanted: Sequence[str], *, tabs_first: bool)
     Of several, it is the one with which most rows are as wide as the header; in a .tsv file, the
     tab if it gives columns at all. Without any, it is the comma.
     """
-    best, most = ",", (False, 0.0, 0)
+    best, most = ",", (False, False, 0.0, 0)
     for separator in SEPARATORS.values():
-        rows = _parsed(sample, separator)
+        rows, whole = _parsed(sample, separator)
         width = len(rows[0]) if rows else 0
         if width < 2:
             continue
         if tabs_first and separator == "\t":
             return separator
         fitting = sum(len(row) == width for row in rows[1:]) / max(len(rows) - 1, 1)
-        found = (set(wanted) <= set(rows[0]), fitting, width if fitting == 1 else 0)
+        found = (set(wanted) <= set(rows[0]), whole, fitting, width if fitting == 1 else 0)
         if found > most:
             best, most = separator, found
     return best
 
 
-def _parsed(sample: Sequence[str], separator: str) -> list[list[str]]:
-    """Return the rows of a sample up to the first that is cut or no CSV."""
+def _parsed(sample: Sequence[str], separator: str) -> tuple[list[list[str]], bool]:
+    """Return the rows of a sample up to the first that is no CSV, and whether there is none.
+
+    The last row of a sample may be cut.
+    """
     rows = list[list[str]]()
-    with suppress(csv.Error):
-        rows += filter(None, csv.reader(sample, strict=True, delimiter=separator))
-    return rows
+    reader = csv.reader(sample, strict=True, delimiter=separator)
+    try:
+        for row in filter(None, reader):
+            rows.append(row)
+    except csv.Error:
+        is_cut = len(sample) >= _LINES or sum(map(len, sample)) > _CHARACTERS
+        return rows, is_cut and reader.line_num >= len(sample)
+    return rows, True
 
 
 def _looks_unquoted(row: Sequence[str], width: int) -> bool:

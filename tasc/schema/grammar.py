@@ -44,6 +44,8 @@ _OF_TYPE = {
 }
 _OF_TYPE["number"] = _OF_TYPE["integer"]
 _KNOWN = {"type", "enum", "const", "anyOf", "$ref", *(k for ks in _OF_TYPE.values() for k in ks)}
+_TOGETHER = 16  # properties in one rule
+_WIDEST = 1000  # alternatives of one rule
 _DEEPEST = 12  # level up to which indentation is exact
 _LOOSE = _DEEPEST + 1  # a level with any indentation
 _OF_ROOT = {"$defs", "definitions", "$schema"}  # what a part of a schema may refer to
@@ -404,17 +406,21 @@ class _Rules:
     def _pairs(self, pairs: Sequence[tuple[str, bool]], other: str | None, depth: int) -> str:
         """Return the expansion of pairs in their order, at least one; an empty text without any."""
         separator = self._separator(depth)
-        first = f"{other} ({separator} {other})*" if other else ""  # without a pair before
-        after = f"({separator} {other})*" if other else ""  # behind a pair
-        for pair, needed in reversed(pairs):
+        starts = [f"{other} ({separator} {other})*"] if other else []  # with what it may begin
+        after = f"({separator} {other})*" if other else ""  # behind the pairs so far
+        for i, (pair, needed) in enumerate(reversed(pairs), 1):
             begins = f"{pair} {after}".strip()
-            if not needed and first:
-                begins = f"({begins} | {self.rule(first)})"
-            first = begins
+            starts = [begins] if needed else [begins, *starts]
             here = f"{separator} {pair}"
             after = f"{here} {after}".strip() if needed else f"({here})? {after}".strip()
-            after = self.rule(after)
-        return first
+            if i % _TOGETHER == 0:  # llguidance follows rules by recursion, so few are nested
+                after = self.rule(after)
+        while len(starts) > _WIDEST:
+            starts = [
+                self.rule(" | ".join(starts[i : i + _WIDEST]))
+                for i in range(0, len(starts), _WIDEST)
+            ]
+        return f"({' | '.join(starts)})" if len(starts) > 1 else "".join(starts)
 
 
 def _times(part: str, low: int, high: int | None, last: str = "") -> str:

@@ -182,3 +182,18 @@ def test_a_recursive_schema_is_indented_at_each_depth(indent):
     assert accepts(json.dumps(value, indent=indent))
     assert not accepts(json.dumps({"v": 1, "next": {}}, indent=indent))
     assert not accepts(json.dumps(value, indent=2))
+
+
+def test_an_object_may_have_many_properties_and_any_of_the_optional_ones():
+    names = [f"p{i}" for i in range(700)]
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "integer"} for name in names},
+        "required": ["p70"],
+        "additionalProperties": False,
+    }
+    accepts = text_test(Constraint.of_schema(schema))
+    for chosen in (["p70"], ["p0", "p70"], ["p69", "p70", "p71", "p699"], names):
+        assert accepts(json.dumps(dict.fromkeys(chosen, 1)))
+    for chosen in ([], ["p0"], ["p70", "p0"], ["p70", "p70x"]):
+        assert not accepts(json.dumps(dict.fromkeys(chosen, 1)))

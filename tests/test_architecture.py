@@ -17,7 +17,7 @@ from tests.trees import ROOT, from_root, parsed, python_files
 
 FLOOR = {"tasc.errors", "tasc.progress", "tasc.environment", "tasc.visible", "tasc.__version__"}
 BACKEND = {"tasc.backend", "tasc._native"}
-TEXTS = BACKEND | {"tasc.files", "tasc.data", "tasc.tokenizer"}
+TEXTS = BACKEND | {"tasc.files", "tasc.data", "tasc.tokenizer", "tasc.schema"}
 OPTIONS = TEXTS | {"tasc.options", "tasc.report", "tasc.execution"}
 MODELS = OPTIONS | {"tasc.analysis", "tasc.vocab", "tasc.models"}
 RUNS = MODELS | {"tasc.training", "tasc.decoding"}
@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "tasc/execution": {"tasc.files"},
     "tasc/data": {"tasc.files"},
     "tasc/tokenizer": {"tasc.files", "tasc.data"},
-    "tasc/options": {"tasc.files", "tasc.data", "tasc.execution"},
+    "tasc/schema": set(),
+    "tasc/options": {"tasc.files", "tasc.data", "tasc.execution", "tasc.schema"},
     "tasc/analysis": OPTIONS,
     "tasc/vocab": OPTIONS | {"tasc.analysis"},
     "tasc/models": TEXTS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasc.commands.starter.infer import infer, schema_of
+from tasc.commands.starter.infer import infer, schema_of, unfit
 from tasc.decoding.core.grammar import Grammar, text_test
 from tasc.options.constraint import Constraint
 
@@ -96,23 +96,37 @@ def test_a_schema_has_keys_in_order_and_what_is_required():
     assert infer([*outputs[:-4], "{", "no", "[", "x"], "mine", seed=0) is None
 
 
-@pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
-def test_a_schema_describes_how_outputs_are_written(separators, tokenizer):
-    values = [{"b": f"n{i}", "a": [i, i + 1]} for i in range(100)]
-    outputs = [json.dumps(value, separators=separators) for value in values]
-    found = infer(outputs, "mine", seed=0)
-    constraint = Constraint.of_schema(json.loads(found.text))
-    grammar = Grammar(constraint, tokenizer, [])
+@pytest.mark.parametrize(
+    ("arguments", "stated"),
+    [
+        ({}, {"ensure_ascii": True}),
+        ({"ensure_ascii": False}, {"ensure_ascii": False}),
+        ({"separators": (",", ":")}, {"separators": [",", ":"], "ensure_ascii": True}),
+        ({"indent": 2}, {"indent": 2, "ensure_ascii": True}),
+        ({"indent": "\t", "separators": (" ,", ":")}, None),
+    ],
+)
+def test_a_schema_describes_how_outputs_are_written(arguments, stated, tokenizer):
+    values = [{"b": f"é{i}", "a": [i, i + 1]} for i in range(100)]
+    outputs = [json.dumps(value, **arguments) for value in values]
+    schema = json.loads(infer(outputs, "mine", seed=0).text)
+    assert stated is None or schema["x-json-dumps"] == stated
+    grammar = Grammar(Constraint.of_schema(schema), tokenizer, [])
     assert all(grammar.accepts(tokenizer.encode([o]).tokens.tolist()) for o in outputs)
-    assert infer([json.dumps(value, indent=1) for value in values], "mine", seed=0) is None
-    turned = [json.dumps({"a": v["a"], "b": v["b"]}, separators=separators) for v in values[::2]]
-    assert infer([*outputs[::2], *turned], "mine", seed=0) is None
 
 
-def test_schemas_that_decoding_does_not_accept_are_not_inferred():
-    for escaped in (True, False):  # llguidance reads é itself only
-        outputs = [json.dumps({"a": f"é{i}"}, ensure_ascii=escaped) for i in range(100)]
-        assert (infer(outputs, "mine", seed=0) is None) is escaped
+def test_outputs_without_a_schema_are_explained():
+    values = [{"b": f"n{i}", "a": i} for i in range(100)]
+    turned = [{"a": value["a"], "b": value["b"]} for value in values]
+    mixed = [
+        json.dumps(value) for pair in zip(values[::2], turned[1::2], strict=True) for value in pair
+    ]
+    assert infer(mixed, "mine", seed=0) is None
+    assert "because of the order of their keys" in unfit(mixed)
+    layouts = [json.dumps(value, indent=i % 2) for i, value in enumerate(values)]
+    assert infer(layouts, "mine", seed=0) is None
+    assert "their layout, which is that of json.dumps(…, indent=" in unfit(layouts)
+    assert unfit(["a", "b"] * 50) == ""
 
 
 def test_optional_keys_without_end_may_be_any():

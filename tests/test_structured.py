@@ -3,11 +3,12 @@
 import json
 
 import jsonschema
+import llguidance
 import numpy as np
 import pytest
 
-from tasc.decoding.core.grammar import Grammar
-from tasc.options.constraint import read_constraint
+from tasc.decoding.core.grammar import Grammar, text_test
+from tasc.options.constraint import Constraint, read_constraint
 from tasc.serving.options import ServeOptions
 from tasc.serving.serve import command
 from tasc.serving.vllm import TascProposer
@@ -97,6 +98,45 @@ def test_an_export_carries_the_schema_and_vllm_drafts_by_it(capsys, tmp_path, ba
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert '"schema": "schema.json"' in readme
     assert "structured_outputs" in readme
+    assert '--structured-outputs-config \'{"backend": "guidance"}\'' in readme
+
+
+def test_the_grammar_of_an_export_is_that_of_bench_in_vllms_backend(capsys, tmp_path, base):
+    """vLLM's backend guidance passes a grammar to llguidance as it is (vllm 0.32.0)."""
+    values = [{"größe": i, "wo": ["Köln", "Rom"][i % 2]} for i in range(40)]
+    rows = [{"input": f"do {v['größe']}", "output": json.dumps(v, indent=1)} for v in values]
+    write_splits(tmp_path / "data", rows)
+    (tmp_path / "schema.json").write_text('{"type": "object"}', encoding="utf-8")
+    given = ("--data", tmp_path / "data", "--schema", tmp_path / "schema.json")
+    done(capsys, "export", base, "--to", "vllm", *given, "--output", tmp_path / "served")
+    schema = json.loads((tmp_path / "served/schema.json").read_text(encoding="utf-8"))
+    assert schema["x-json-dumps"] == {"indent": 1, "ensure_ascii": True}
+    text = (tmp_path / "served/outputs.lark").read_text(encoding="utf-8")
+    engine = llguidance.LLTokenizer("byte")
+    served = llguidance.LLMatcher(engine, llguidance.grammar_from("grammar", text), log_level=0)
+    measured = text_test(Constraint.of_schema(schema))
+    texts = [json.dumps(value, indent=indent) for value in values[:3] for indent in (None, 1, 2)]
+    for written in [*texts, '{\n "a": 1', "[]"]:
+        matcher, units = served.deep_copy(), list(written.encode())
+        taken = matcher.try_consume_tokens(units)
+        assert (taken == len(units) and matcher.is_accepting()) == measured(written)
+    assert all(map(measured, texts[1::3]))
+    assert not any(map(measured, texts[::3]))
+
+
+def test_outputs_that_do_not_fit_are_explained_with_the_remedy(capsys, tmp_path, base):
+    rows = [{"input": f"do {i}", "output": f'{{"a":{i},"b":"é"}}'} for i in range(40)]
+    write_splits(tmp_path / "data", rows)
+    (tmp_path / "s.json").write_text('{"x-json-dumps": {}, "type": "object"}', encoding="utf-8")
+    options = ("--schema", tmp_path / "s.json", "--held-out", "test", "--tokenizer", base)
+    out = printed(capsys, "analyze", tmp_path / "data", *options, "--output", tmp_path / "a")
+    plain = " ".join(out.split())
+    assert "0.0% of the held-out outputs satisfy schema" in plain
+    assert "their layout, which is that of json.dumps(…, separators=(',', ':')" in plain
+    assert 'add "x-json-dumps": {"separators": [",", ":"]' in plain
+    (tmp_path / "s.json").write_text('{"type": "object"}', encoding="utf-8")
+    out = printed(capsys, "analyze", tmp_path / "data", *options, "--output", tmp_path / "b")
+    assert "100.0% of the held-out outputs satisfy schema" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

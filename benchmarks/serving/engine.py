@@ -57,7 +57,7 @@ def answers(
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
-    structured = None if schema is None else StructuredOutputsParams(json=schema)
+    structured = None if schema is None else StructuredOutputsParams(grammar=schema)
     wanted = SamplingParams(temperature=0.0, max_tokens=most, structured_outputs=structured)
     engine = llm.llm_engine
     names = [f"{name}-{i}" for i in range(len(prompts))]

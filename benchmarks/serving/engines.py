@@ -69,10 +69,10 @@ class Arm:
     ) -> None:
         """Start it, with answers of at most ``most`` tokens; ``read`` waits until it is ready.
 
-        Answers satisfy the JSON Schema ``schema``, if there is one.
+        Answers satisfy ``schema``, the grammar of a JSON Schema, if there is one.
         """
         self.schema = schema
-        if schema:  # of vLLM's backends, this one reads the layout that our schemas contain
+        if schema:  # of vLLM's backends, this one reads our grammars
             extra = {**extra, "structured_outputs_config": {"backend": "guidance"}}
         call = [sys.executable, "-m", "benchmarks.serving.engine"]
         self.process = subprocess.Popen(
@@ -144,7 +144,7 @@ def started(given: argparse.Namespace) -> tuple[dict[str, Arm], dict[str, str]]:
     arms: dict[str, Arm] = {}
     left_out: dict[str, str] = {}
     constraint = read_constraint(str(given.schema)) if given.schema else None
-    schema = constraint.text if constraint else None
+    schema = constraint.lark if constraint else None
     for name in given.only:
         index = given.models / f"index-{name}"
         for arm, extra in speculations(index, given.tokens, given.schema).items():

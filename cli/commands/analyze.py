@@ -15,6 +15,7 @@ from tasc.vocab.trim import TrimPoint
 
 from .._console import say, speedup_text, table, table_of, warn_of_rough
 
+_REASONS = 3  # why outputs do not satisfy a constraint
 # The columns of a table of simulated drafts.
 _FIGURES: dict[str, Callable[[StepFigures], str]] = {
     "tokens/step": lambda d: f"{d.tokens_per_step:.2f}",
@@ -144,6 +145,8 @@ def _show_structured(found: Structured) -> None:
         f"{found.valid:.1%} of the held-out outputs satisfy {found.constraint}. It determines "
         f"{found.determined:.1%} of their tokens and leaves {found.decisions:.2f} per output open."
     )
+    for reason in found.misfits[:_REASONS]:
+        say(f"  {reason}")
     if found.methods:
         title = f"Drafts of {found.constraint}, simulated on {found.samples:,} valid outputs"
         table_of(title, found.methods, {"": lambda method: method.name, **_FIGURES})

@@ -21,6 +21,8 @@ def run(options: InitOptions, flags: RunFlags) -> None:
         say(f"splits: {made.folder} ({counts})")
     if made.constraint:
         say(f"outputs: {made.constraint} fits {made.fitting:.1%} of held-out outputs")
+    if made.unfit:
+        say(f"outputs: no schema fits 99% of them: {made.unfit}")
     say(f"task: {made.task}")
     say(f"recipe: {made.recipe}")
     say(f"Next: tasc run {made.recipe} --dry-run")

@@ -129,6 +129,8 @@ def prepare(
         texts = find_choices(options.choices, corpus.source, corpus.split)
         if not all(method.chooses for method in methods):
             constraint = Constraint.of_strings(texts, f"choices {options.choices}")
+    if constraint:
+        constraint = constraint.written_as(corpus.outputs)
     for model in models:
         resources = Resources(
             model.encode(corpus.outputs),

@@ -25,6 +25,7 @@ from tasc.benchmark.results.conditions import (
 )
 from tasc.benchmark.spread import Bench, decode_elsewhere
 from tasc.data.corpus import Corpus
+from tasc.decoding.core.misfit import misfits
 from tasc.models.folder.generation import GenerationSettings
 from tasc.models.packed import is_int8
 from tasc.options.references import resolve_model, trained_template
@@ -108,11 +109,19 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         corpus_outputs=len(corpus.examples),
         seen=sum((example.prompt, example.output) in known for example in test.examples),
         corpus_repeated=sum(count for count in known.values() if count > 1),
+        misfits=_misfits(corpus, test, options),
         template=template,
         trained_templates={m: own for m, own in trained.items() if own not in (None, template)},
         indexes=options.indexes,
         draft_model=options.draft_model,
     )
+
+
+def _misfits(corpus: Corpus, test: Corpus, options: BenchOptions) -> tuple[str, ...]:
+    constraint = options.constraint
+    if constraint is None:
+        return ()
+    return tuple(misfits(test.outputs, constraint.written_as(corpus.outputs)))
 
 
 def _settings(models: Sequence[matrix.Loaded], options: BenchOptions) -> Settings:

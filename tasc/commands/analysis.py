@@ -130,11 +130,18 @@ class _Forecast:
         if constraint is None:
             return None
         self.context.progress("simulate drafts under the constraint", 0, 0)
+        constraint = constraint.written_as(self._known_outputs())
         augmented = None
         with suppress(InputError):  # tasc augment reports why the export produces none of them
             augmented = self._augmented(constraint)
         grammar = Grammar(constraint, self.tokenizer, (self.tokenizer.eos_id,))
         return predict_structured(simulations, grammar, augmented)
+
+    def _known_outputs(self) -> list[str]:
+        """Return outputs that show how the task writes JSON."""
+        corpora = self.context.texts.corpora
+        corpus = corpora.get("main") or self.held_out
+        return list(corpus.outputs) if corpus else []
 
     def _augmented(self, constraint: Constraint) -> tuple[Simulations, Grammar] | None:
         """Return the simulations and the grammar with the recommended new tokens, if any."""

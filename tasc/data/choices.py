@@ -34,7 +34,9 @@ def find_choices(choices: str, source: Source, split: str) -> list[str]:
     if path.is_file():
         return read_choices(path)
     try:
-        alone = Source(source.path, choices, choices, config=source.config)
+        alone = Source(
+            source.path, choices, choices, config=source.config, separator=source.separator
+        )
         texts = read_table(alone, split).texts(choices)
     except InputError as error:
         raise InputError(

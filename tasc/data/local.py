@@ -34,7 +34,6 @@ _FORMATS |= {".tsv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
 # Formats of columns: functions that read some rows at a time, and the names.
 _COLUMNS = {
-    "csv": (csv_columns, csv_names),
     "parquet": (parquet_columns, parquet_names),
     "arrow": (arrow_columns, arrow_names),
 }
@@ -169,11 +168,13 @@ def peek_files(
         rows = (table.columns[name] for table in span_tables(one, split, _spans(files), 1))
         return next((row[0] for row in rows if row), None)
 
-    return _names(files[0]), first
+    return _names(files[0], source.separator), first
 
 
-def _names(path: Path) -> list[str]:
+def _names(path: Path, separator: str) -> list[str]:
     form = _format(path)
+    if form == "csv":
+        return csv_names(path, separator)
     if form in _COLUMNS:
         return _COLUMNS[form][1](path)
     rows = islice(_entries(Span(path, 0)) if form else iter(()), _BATCH)
@@ -207,9 +208,13 @@ def _batches(span: Span, source: Source, size: int) -> Iterator[Batch]:
             f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv, .parquet or .arrow (also "
             ".gz)"
         )
-    if form in _COLUMNS:
+    if form == "csv" or form in _COLUMNS:
+        if form == "csv":
+            parts = csv_columns(path, columns, size, source.separator)
+        else:
+            parts = _COLUMNS[form][0](path, columns, size)
         start = 0
-        for part in _COLUMNS[form][0](path, columns, size):
+        for part in parts:
             end = start + len(part[columns[0]])
             yield part, list(range(start, end))
             start = end

@@ -9,6 +9,8 @@ from tasc.errors import InputError
 
 BUILTIN = "builtin:"
 CUT = re.compile(r"\.[0-9]+")
+AUTO = "auto"
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}  # of CSV files
 INPUT_FIELD = "input"  # in a template: the input column, whatever its name
 
 
@@ -25,6 +27,7 @@ class Source:
     # 200 characters, and ``{{`` and ``}}`` are braces.
     template: str = "{input}\n"
     config: str | None = None  # of a Hub dataset that has several
+    separator: str = AUTO  # of CSV files: a name of ``SEPARATORS``, a character, or found out
     # Fields above that the user set, even to their defaults. Columns of other formats are
     # recognised only if none of them is set.
     named: frozenset[str] = frozenset()
@@ -35,6 +38,11 @@ class Source:
     def __post_init__(self) -> None:
         if not self.path:
             raise InputError("the data source is empty: pass builtin:NAME, a path or a Hub id")
+        if self.separator not in {AUTO, *SEPARATORS} and not is_separator(self.separator):
+            raise InputError(
+                f"separator {self.separator!r:.60} separates no cells: give auto, "
+                f"{', '.join(SEPARATORS)}, or one character"
+            )
         names = [name for _, name, _ in template_parts(self.template) if name is not None]
         if not names:
             raise InputError(f"the template {self.template!r} has no column: write {{input}}")
@@ -81,6 +89,11 @@ class Source:
     def example(self) -> str:
         """Return a prompt with "your NAME" in the place of each column."""
         return self.prompt("your input", {name: f"your {name}" for name in self.template_columns()})
+
+
+def is_separator(text: str) -> bool:
+    """Return whether cells of a CSV file can be separated by ``text``."""
+    return len(text) == 1 and text not in '"\r\n\0' and not text.isalnum()
 
 
 def template_parts(template: str) -> list[tuple[str, str | None, str]]:

@@ -172,7 +172,7 @@ def generate(
     if method.chooses:
         raise InputError(f"drafter {method.label!r} drafts nothing: call tasc.choose")
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
-    resources = _resources(options, tokenizer, ends)
+    resources = _resources(options, tokenizer, ends, corpus)
     verify = partial(chosen, options.get("verify", "sampled"), resources.sampling)
     given = options.get("processors", ())
     with restore_model(draft), target_from_model(model, graphs) as target:
@@ -232,7 +232,10 @@ def _decode(target: Target, requests: Sequence[Request], **limits: Any) -> list[
 
 
 def _resources(
-    options: GenerateOptions, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]
+    options: GenerateOptions,
+    tokenizer: PreTrainedTokenizerBase,
+    ends: Sequence[int],
+    corpus: Known,
 ) -> Resources:
     return Resources(
         (),
@@ -241,14 +244,20 @@ def _resources(
         sampling=options.get("sampling"),
         draft_head=options.get("draft_head"),
         token_counts=options.get("token_counts"),
-        grammar=_grammar(options, tokenizer, ends),
+        grammar=_grammar(options, tokenizer, ends, corpus),
     )
 
 
 def _grammar(
-    options: GenerateOptions, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]
+    options: GenerateOptions,
+    tokenizer: PreTrainedTokenizerBase,
+    ends: Sequence[int],
+    corpus: Known,
 ) -> Grammar | None:
-    """Compile the constraint of a call. Raises InputError without a fast tokenizer."""
+    """Compile the constraint of a call, in the layout of the corpus' texts.
+
+    Raises InputError without a fast tokenizer.
+    """
     schema, grammar = options.get("schema"), options.get("grammar")
     schema = str(schema) if isinstance(schema, Path) else schema
     lark = None if grammar is None else str(grammar)
@@ -258,7 +267,9 @@ def _grammar(
     known = fast_tokenizer(tokenizer)
     if known is None:
         raise InputError("a constraint needs a fast tokenizer: pass one that AutoTokenizer loads")
-    return Grammar(constraint, known, ends)
+    outputs = () if isinstance(corpus, NgramIndex | str) else corpus or ()
+    texts = (output for output in outputs if isinstance(output, str))
+    return Grammar(constraint.written_as(texts), known, ends)
 
 
 def _callbacks(

@@ -1,8 +1,8 @@
 """Constraints on outputs: a JSON Schema, a grammar, a regular expression, or a list of strings."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,10 +13,13 @@ from tasc.errors import InputError
 from tasc.options.command import Kind, StepOptions
 from tasc.options.fields import as_value_error
 from tasc.options.task import CONSTRAINTS
+from tasc.schema.grammar import UnwritableError, grammar_of
+from tasc.schema.layout import KEY, Layout, layout_in, layout_of
 
 _LARGEST = 1 << 20  # bytes of a file
-# As json.dumps writes: the fixed text of an output is then fully determined.
-_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_GUIDANCE = "x-guidance"  # llguidance's options, in a schema
+_SEPARATORS = ("item_separator", "key_separator")
+_WHITESPACE = ("whitespace_flexible", "whitespace_pattern")
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,65 @@ class Constraint:
     def of_schema(cls, schema: dict[str, Any], name: str = "schema") -> "Constraint":
         """Return the constraint of a JSON Schema.
 
-        Outputs are laid out as by json.dumps, and keys come in the order of ``properties``. The
-        schema's key ``x-guidance`` may set llguidance's ``whitespace_flexible``,
-        ``item_separator`` and ``key_separator``.
+        Outputs are written as by json.dumps, and keys come in the order of ``properties``. The
+        schema's key ``x-json-dumps`` may state the arguments ``separators``, ``indent`` and
+        ``ensure_ascii``, and ``x-guidance`` llguidance's own options.
         """
-        given = schema.get("x-guidance", {})
+        given = schema.get(_GUIDANCE, {})
         if not isinstance(given, dict):
             raise InputError(f"{name}: x-guidance is {given!r:.60}: give an object")
         try:
-            return cls("schema", json.dumps(schema | {"x-guidance": _LAYOUT | given}), name)
+            text = json.dumps(schema)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"{name} is not JSON: {one_line(error)}; fix it") from None
+        layout_of(schema, name)
+        return cls("schema", text, name)
+
+    @property
+    def layout(self) -> Layout | None:
+        """How outputs are written, if a schema states it; None if it is free, or left to others."""
+        if self.kind != "schema":
+            return None
+        schema = json.loads(self.text)
+        stated = layout_of(schema, self.name)
+        given = schema.get(_GUIDANCE, {})
+        if stated is None and any(name in given for name in _SEPARATORS):
+            return Layout(
+                str(given.get("item_separator", ", ")), str(given.get("key_separator", ": "))
+            )
+        return stated
+
+    def written_as(self, outputs: Iterable[str]) -> "Constraint":
+        """Return the constraint of outputs that are written as most of ``outputs``.
+
+        A layout that the schema states stays. Other constraints are returned as they are.
+        """
+        if self.kind != "schema" or self.layout is not None:
+            return self
+        schema = json.loads(self.text)
+        if any(name in schema.get(_GUIDANCE, {}) for name in _WHITESPACE):
+            return self
+        found = layout_in(outputs)
+        if found is None or not found.arguments:
+            return self
+        return replace(self, text=json.dumps(schema | {KEY: found.arguments}))
+
+    @property
+    def lark(self) -> str:
+        """The grammar of a schema in llguidance's Lark. Raises InputError if there is none."""
+        schema = json.loads(self.text)
+        given = schema.get(_GUIDANCE, {})
+        rest = {k: v for k, v in schema.items() if k not in (_GUIDANCE, KEY)}
+        if any(name in given for name in _WHITESPACE):
+            return f"start: %json {json.dumps(rest | {_GUIDANCE: given})}"
+        options = {k: v for k, v in given.items() if k not in _SEPARATORS}
+        try:
+            return grammar_of(rest, self.layout or Layout(), options)
+        except UnwritableError as error:
+            raise InputError(
+                f"{self.name} cannot be used with an indent, because of {error}: remove that from "
+                "the schema, or write the outputs without indent"
+            ) from None
 
     @classmethod
     def of_strings(cls, strings: Sequence[str], name: str = "choices") -> "Constraint":
@@ -53,6 +104,12 @@ class Constraint:
         written = (json.dumps(string, ensure_ascii=False) for string in strings)
         # One terminal: LLGuidance reads no rule with more than 2,000 alternatives.
         return cls("lark", "start: LABEL\nLABEL: " + " | ".join(written), name)
+
+    @property
+    def title(self) -> str:
+        """The name, and the layout if that is not the default of json.dumps."""
+        layout = self.layout
+        return f"{self.name}, written as {layout}" if layout and layout.arguments else self.name
 
     @property
     def option(self) -> str:

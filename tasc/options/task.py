@@ -81,6 +81,11 @@ class Data(Options):
         "200 characters. Without one, the tokenizer's chat template writes the prompts of chats.",
     )
     config: str | None = Field(Source.config, description="Configuration of a Hub data set.")
+    separator: Unescaped = Field(
+        Source.separator,
+        description="Separator of the cells of CSV files: comma, semicolon, tab, bar, or another "
+        "character; auto takes the one of these four that gives a table with the columns.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # how a request asks for outputs of a schema
 _REQUESTS = {
-    "vllm": "by `structured_outputs` in the request",
+    "vllm": "by `structured_outputs` in the request, as above",
     "llama-cpp": "by `--grammar-file outputs.gbnf` or `grammar` in the request",
     "transformers": "by `schema` of `tasc.generate`",
 }
@@ -202,7 +202,8 @@ def settings_notes(parts: Parts) -> Iterator[str]:
 
 def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
     if options.choices is None:
-        return options.constraint
+        found = options.constraint
+        return found and found.written_as(corpus.outputs if corpus else ())
     file = Path(options.choices)
     if corpus is not None:
         labels = find_choices(options.choices, corpus.source, corpus.split)

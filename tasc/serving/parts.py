@@ -30,6 +30,7 @@ from tasc.vocab.exports.export import save as save_tokenizer
 
 INDEX_FOLDER, HEAD_FOLDER = "index", "head"
 CONSTRAINT_FILES = {"schema": "schema.json", "grammar": "grammar.lark"}
+OUTPUT_GRAMMAR = "outputs.lark"  # the grammar of a schema's outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +69,10 @@ class Parts:
 
     def save_constraint(self, folder: Path) -> None:
         """Write the schema, the grammar or the labels of the outputs, if there are any."""
-        if self.options.schema:
-            shutil.copyfile(self.options.schema, folder / CONSTRAINT_FILES["schema"])
+        if self.constraint and self.constraint.kind == "schema":
+            schema = json.loads(self.constraint.text)
+            text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+            (folder / CONSTRAINT_FILES["schema"]).write_text(text, encoding="utf-8")
         elif self.constraint and self.constraint.kind == "lark":
             file = folder / CONSTRAINT_FILES["grammar"]
             file.write_text(self.constraint.text, encoding="utf-8")
@@ -117,6 +120,16 @@ class Start:
         words += ["--host", self.host, "--port", str(self.port)]
         return [*words, "--dtype", "float32"] if self.exact else words  # the default has 16 bits
 
+    @property
+    def url(self) -> str:
+        """The address of completions with OpenAI's protocol."""
+        return f"http://{self.host}:{self.port}/v1/completions"
+
+    def request(self) -> dict[str, Any]:
+        """Return an example of a request for a completion."""
+        request = {"model": self.name, "prompt": self.prompt, "add_special_tokens": False}
+        return request | {"max_tokens": 64, "temperature": 0, "skip_special_tokens": False}
+
 
 class Format(ABC):
     """Writes an engine's folder, for one export. Measurements happen in the constructor."""
@@ -147,8 +160,6 @@ class Format(ABC):
     @staticmethod
     def example(start: Start) -> str:
         """Return Markdown for the README: by default, a request with OpenAI's protocol."""
-        request = {"model": start.name, "prompt": start.prompt, "add_special_tokens": False}
-        request |= {"max_tokens": 64, "temperature": 0, "skip_special_tokens": False}
-        url = f"http://{start.host}:{start.port}/v1/completions"
+        request = start.request()
         body = json.dumps(request).replace("'", "'\\''")
-        return block("sh", f"curl {url} -H 'Content-Type: application/json' -d '{body}'")
+        return block("sh", f"curl {start.url} -H 'Content-Type: application/json' -d '{body}'")

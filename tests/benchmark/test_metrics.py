@@ -47,6 +47,16 @@ WORKED = [
     ("json_fields", JSON_OUTPUTS, JSON_REFERENCES, 1 / 5),
     ("json_f1", JSON_OUTPUTS, JSON_REFERENCES, 2 * 3 / (5 + 5)),
     ("json_f1", ["[" * 100_000], ["{}"], 0),
+    # Values are compared, not their spellings: 1 is 1.0 and 1e0, but not true or "1".
+    (
+        "json_fields",
+        ['{"a": 1.0, "b": "\\u00fc", "c": true}'],
+        ['{"c": 1, "b": "ü", "a": 1}'],
+        2 / 3,
+    ),
+    ("json_f1", ["[1e0, -0.0, 1e22]"], ["[1, 0, 10000000000000000000000]"], 1),
+    ("json_f1", ["[1, true, NaN]"], ['["1", 1, null]'], 0),
+    ("json_fields", ['{"a.b": 1}'], ['{"a": {"b": 1}}'], 0),  # other paths
     # a: 2 of 2 right, b: 0 of 1 right of 2; c is no label of a reference.
     *((f"macro_{name}", *MACRO, 0.5) for name in ("precision", "recall", "f1")),
     ("intent_accuracy", *INTENTS, 1 / 3),  # intents are compared alone

@@ -15,19 +15,14 @@ from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
 
 HOSTILE = (
-    *("chats", "data", "exports", "files", "models", "options", "recipes", "templates"),
+    *("chats", "data", "dialects", "exports", "files", "models", "options", "recipes", "templates"),
     "tokenizers",
 )
 DISTURBED = {"killed": 3, "starved": 3, "together": 1, "stopped": 3}  # two runs or more in a case
 # Parts of a campaign's runs.
-PARTS = {
-    **dict.fromkeys(HOSTILE, 4),
-    **DISTURBED,
-    "load": 2,
-    "judge": 1,
-    "lossless": 1,
-    "formats": 1,
-}
+ORACLES = (oracles.lossless, oracles.formats, oracles.documents, oracles.tables)
+PARTS = {**dict.fromkeys(HOSTILE, 4), **DISTURBED, "load": 2, "judge": 1}
+PARTS |= {oracle.__name__: 1 for oracle in ORACLES}
 Case = Callable[[Random, Path], tuple[str, list[str]]]
 
 
@@ -37,8 +32,8 @@ def cases(seeds: Seeds, home: Path) -> dict[str, Case]:
     found: dict[str, Case] = {name: partial(_hostile, name, seeds) for name in HOSTILE}
     found |= {name: partial(getattr(faults, name), undisturbed) for name in DISTURBED}
     found |= {"load": partial(servers.load, seeds), "judge": partial(servers.judge, seeds)}
-    found["lossless"] = partial(oracles.play, oracles.lossless)
-    found["formats"] = partial(oracles.play, oracles.formats)
+    for oracle in ORACLES:
+        found[oracle.__name__] = partial(oracles.play, oracle)
     for i, case in enumerate(oracles.sampled()):
         found[f"sampling-{i}"] = partial(oracles.play, partial(oracles.sampling, case))
     return found

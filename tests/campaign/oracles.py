@@ -68,6 +68,24 @@ def formats(rng: Random) -> str:
     return f"{count} chats of {seed} in {len(FORMATS)} formats"
 
 
+def documents(rng: Random) -> str:
+    """JSON in every way that json.dumps writes it is accepted, or refused with the reason."""
+    from tests.schema.test_documents import tried
+
+    ends = [tried(rng.randrange(10**9)) for _ in range(20)]
+    return str(dict(sum(ends[1:], ends[0])))
+
+
+def tables(rng: Random) -> str:
+    """CSV in any dialect is read as by Python's module csv."""
+    from tests.data.test_csv import same_as_csv
+    from tests.tables import SEPARATORS
+
+    for _ in range(100):
+        same_as_csv(rng, rng.choice(SEPARATORS), Path.cwd())
+    return "100 tables"
+
+
 def sampled() -> list[tuple[str, str, str]]:
     """Return every (drafter, verifier, setting) whose distribution can be enumerated."""
     from tests.decoding import test_hetero_loop, test_sampling

@@ -8,6 +8,7 @@ import numpy as np
 from tasc.benchmark.forecast.tune import Simulations, figures
 from tasc.benchmark.results.search import PredictedMethod, Structured
 from tasc.decoding.core.grammar import Grammar
+from tasc.decoding.core.misfit import misfits
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters import DEFAULT_BUDGET, parse
 from tasc.decoding.drafters.none import Autoregressive
@@ -25,12 +26,24 @@ def predict_structured(
     With T(k) of a model, also predict the speed-up over decoding without drafts.
     ``augmented`` has the same references and constraint with new tokens.
     """
-    every, cost, name = simulations.references, simulations.cost, grammar.constraint.name
-    valid = [i for i, output in enumerate(every.outputs) if grammar.accepts(output.tolist())]
-    share = len(valid) / max(len(every.outputs), 1)
+    every, cost, name = simulations.references, simulations.cost, grammar.constraint.title
+    fits = [grammar.accepts(output.tolist()) for output in every.outputs]
+    valid = [i for i, fit in enumerate(fits) if fit]
+    share = len(valid) / max(len(fits), 1)
+    others = (o.tolist() for o, fit in zip(every.outputs, fits, strict=True) if not fit)
+    decode, reasons = grammar.tokenizer.decode, list[str]()
+    if len(valid) < len(fits):
+        texts = (decode(grammar.before_end(tokens)) for tokens in others)
+        reasons = misfits(texts, grammar.constraint)
     if not valid:
         return Structured(
-            samples=0, constraint=name, valid=share, determined=0, decisions=0, methods=()
+            samples=0,
+            constraint=name,
+            valid=share,
+            determined=0,
+            decisions=0,
+            methods=(),
+            misfits=tuple(reasons),
         )
     own = _some(simulations, valid)
     tried = [(*method, own, grammar) for method in _METHODS]
@@ -53,6 +66,7 @@ def predict_structured(
         determined=saved / total,
         decisions=(total - saved) / len(valid),
         methods=tuple(rows),
+        misfits=tuple(reasons),
     )
 
 

@@ -1,7 +1,9 @@
 """Metrics of structured outputs: validity, and the fields of JSON.
 
 A JSON text is flattened into pairs of the path to a value and the value, such as
-``("slots.date", "today")``. Empty objects and arrays are values. Text that is not JSON has none.
+``(["slots", "date"], "today")``. Empty objects and arrays are values. Text that is not JSON has
+none. Values are compared as JSON Schema does: 1 equals 1.0 and 1e0, but not true, and a string has
+one value in all its spellings.
 """
 
 import json
@@ -42,19 +44,30 @@ def count_fields(outputs: Sequence[str], references: Sequence[str], _delimiter: 
 def pairs(text: str, *, ordered: bool) -> list[str]:
     """Flatten a JSON text into pairs as JSON; with ``ordered``, paths have array positions."""
     try:
-        return list(_flatten(json.loads(text), "", ordered))
+        return list(_flatten(parse(text), (), ordered))
     except (ValueError, RecursionError):
         return []
 
 
-def _flatten(value: object, path: str, ordered: bool) -> Iterator[str]:
+def parse(text: str) -> Any:  # noqa: ANN401
+    """Return the value of a JSON text. Raises ValueError also for NaN, which is not JSON."""
+    return json.loads(text, parse_constant=_no_value)
+
+
+def _no_value(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _flatten(value: object, path: tuple[str | int | None, ...], ordered: bool) -> Iterator[str]:
     if isinstance(value, dict) and value:
         for name, part in value.items():
-            yield from _flatten(part, f"{path}.{name}", ordered)
+            yield from _flatten(part, (*path, name), ordered)
     elif isinstance(value, list) and value:
         for i, part in enumerate(value):
-            yield from _flatten(part, f"{path}[{i if ordered else ''}]", ordered)
+            yield from _flatten(part, (*path, i if ordered else None), ordered)
     else:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         yield json.dumps([path, value])
 
 
@@ -122,7 +135,7 @@ def _schema_test(path: Path) -> Callable[[str], bool]:
 
     def is_valid(output: str) -> bool:
         try:
-            return bool(validator.is_valid(json.loads(output)))
+            return bool(validator.is_valid(parse(output)))
         except Unresolvable as error:
             raise InputError(f"{path}: {error}: write the definition into the file") from None
         except (ValueError, OverflowError, RecursionError):  # numbers of hundreds of digits

@@ -37,6 +37,8 @@ class Task(SplitTask):
     corpus_repeated: NonNegativeInt = 0
     """Examples of the corpus split that occur in it more than once. A task that repeats itself has
     seen samples in any fair draw."""
+    misfits: tuple[str, ...] = ()
+    """Why references do not satisfy the constraint, each with their number."""
     template: str = ""
     """Prompt template."""
     trained_templates: dict[str, str] = Field(default_factory=dict)

@@ -90,6 +90,8 @@ class Structured(Record):
     """Mean number of tokens per output that it leaves open: no draft can save more."""
     methods: tuple[PredictedMethod, ...]
     """The constraint alone, n-grams alone, both, and both with the recommended new tokens."""
+    misfits: tuple[str, ...] = ()
+    """Why other held-out outputs do not satisfy it, each with their number."""
 
 
 class ServedDrafts(Simulated):

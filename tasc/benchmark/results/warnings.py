@@ -23,6 +23,7 @@ def warnings(results: BenchResults) -> tuple[str, ...]:
         *_about_prompts(results.task),
         *_about_outputs(models, results.settings.max_new_tokens),
         *_seen(results.task),
+        *_misfits(results.task),
         *_unscored(results),
     )
 
@@ -80,6 +81,11 @@ def _unscored(results: BenchResults) -> Iterator[str]:
             f"the metric judge leaves out {missing:,} of {results.task.samples:,} samples, which "
             f"{results.settings.judge} gave no score: a larger --judge-model may score them"
         )
+
+
+def _misfits(task: Task) -> Iterator[str]:
+    for reason in task.misfits:
+        yield f"of {task.samples:,} references, {reason}"
 
 
 def _seen(task: Task) -> Iterator[str]:

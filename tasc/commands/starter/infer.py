@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasc.decoding.core.grammar import text_test
+from tasc.decoding.core.misfit import misfits
 from tasc.errors import InputError
 from tasc.options.constraint import Constraint
 
@@ -26,8 +27,6 @@ _MOST_KEYS = 100  # of an object that most examples lack; beyond it, they are ta
 _SECONDS = 20.0  # after which no further outputs are compared
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 Schema = dict[str, Any]
-# Separators of items and of keys: json.dumps's own, and none.
-_LAYOUTS: tuple[Schema, ...] = ({}, {"x-guidance": {"item_separator": ",", "key_separator": ":"}})
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,8 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     """Return the labels or the JSON Schema of the task ``name``; None if less than 99 % fit.
 
     The share is measured on a fifth of the outputs, at most 1,000, chosen by ``seed``, with what
-    the others imply. A schema is tested as in decoding. The result is inferred from all outputs.
+    the others imply. A schema is tested as in decoding, and states how json.dumps wrote the outputs
+    where that is not by default. The result is inferred from all outputs.
     """
     if len(outputs) < _FEWEST:
         return None
@@ -56,11 +56,11 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
         rest = (read[i] for i in order[len(order) // 5 :])
         known = [value for value in rest if isinstance(value, dict | list)]
         with suppress(InputError, RecursionError):  # the schema is too large to decode with
-            for layout in _LAYOUTS:
-                share = _fitting(held, schema_of(known) | layout)
-                if share >= _FITS and _fitting(held, schema := schema_of(values) | layout) >= _FITS:
-                    text = json.dumps(schema, indent=2, ensure_ascii=False)
-                    return Inferred("schema", f"{name}-schema.json", text + "\n", share)
+            share = _fitting(held, _constraint(known, outputs))
+            constraint = _constraint(values, outputs)
+            if share >= _FITS and _fitting(held, constraint) >= _FITS:
+                text = json.dumps(json.loads(constraint.text), indent=2, ensure_ascii=False)
+                return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
     labels = sorted(set(outputs))
     if len(labels) * _REPEATS > len(outputs):
@@ -73,8 +73,24 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
     return made if share >= _FITS else None
 
 
-def _fitting(outputs: Sequence[str], schema: Schema) -> float:
-    return _share(outputs, text_test(Constraint.of_schema(schema)))
+def unfit(outputs: Sequence[str]) -> str:
+    """Return why the JSON outputs of a task have no schema; an empty text if they are not JSON."""
+    values = [value for value in map(_json, outputs) if isinstance(value, dict | list)]
+    if len(outputs) < _FEWEST or len(values) < _FITS * len(outputs):
+        return ""
+    with suppress(InputError, RecursionError):
+        reasons = misfits(outputs[:_MEASURED], _constraint(values, outputs))
+        return reasons[0] if reasons else "they have too little in common"
+    return "it would be too large to decode with"
+
+
+def _constraint(values: Sequence[Any], outputs: Sequence[str]) -> Constraint:
+    """Return the smallest schema of ``values``, with the layout of ``outputs``."""
+    return Constraint.of_schema(schema_of(values)).written_as(outputs)
+
+
+def _fitting(outputs: Sequence[str], constraint: Constraint) -> float:
+    return _share(outputs, text_test(constraint))
 
 
 def _share(outputs: Sequence[str], test: Callable[[str], bool]) -> float:

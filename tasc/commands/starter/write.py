@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from tasc.commands.starter.fit import Fit, fit, within
 from tasc.commands.starter.holdout import hold_out
-from tasc.commands.starter.infer import Inferred, infer
+from tasc.commands.starter.infer import Inferred, infer, unfit
 from tasc.data.corpus import Corpus, as_recognised, load, precheck, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
@@ -87,6 +87,8 @@ class Started(Report):
     """The labels or the JSON Schema of the outputs, if 99 % of the outputs have one."""
     fitting: float = 0.0
     """Share of held-out outputs that satisfy it."""
+    unfit: str = ""
+    """Why no schema was written for JSON outputs."""
 
 
 def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
@@ -144,6 +146,7 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
         folder=folder if held else None,
         constraint=recipe.parent / inferred.file if inferred else None,
         fitting=inferred.share if inferred else 0.0,
+        unfit=unfit(corpus.outputs) if corpus and not (inferred or source.chat) else "",
     )
 
 

@@ -192,7 +192,7 @@ def _written(constraint: Constraint, *, spaced: bool) -> str:
     """Return llguidance's description of a grammar, ``spaced`` if a space may come first."""
     start = _OPTIONS + "start: " + '" "? ' * spaced + "@main"
     if constraint.kind == "schema":
-        main = {"json_schema": json.loads(constraint.text)}
+        main = {"lark_grammar": constraint.lark}
     elif constraint.kind == "regex":
         written = _llguidance().LLMatcher.grammar_from_regex(constraint.text)
         main = json.loads(written)["grammars"][0]

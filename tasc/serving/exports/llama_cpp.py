@@ -165,7 +165,7 @@ def grammar(constraint: Constraint, *, labels: bool) -> str:
     if labels:
         return constraint.text.replace("start: LABEL\nLABEL:", "root ::=", 1) + "\n"
     if constraint.kind == "schema":
-        rules = f"start: %json {constraint.text}"
+        rules = constraint.lark
     elif constraint.kind == "regex":
         escaped = re.sub(r"\\.|/", lambda m: m[0] if len(m[0]) > 1 else r"\/", constraint.text)
         rules = f"start: /{escaped}/"

@@ -1,0 +1,1 @@
+"""JSON Schemas as grammars of the texts that a task writes."""

@@ -103,9 +103,9 @@ class FusedDecoder:
         """Return the last hidden states (B, q, hidden); arguments as in transformers."""
         given = kwargs.get(self.cache_argument)
         kv = (getattr(given, "layers", None) or [None])[0]
-        other = self.attention.config._attn_implementation != attention.NAME or more
-        unknown = input_ids is None or position_ids is None or not isinstance(kv, KVLayer)
-        if other or unknown or torch.is_grad_enabled():
+        other = self.attention.config._attn_implementation != attention.NAME or bool(more)
+        other = other or torch.is_grad_enabled() or not isinstance(kv, KVLayer)
+        if other or input_ids is None or position_ids is None:
             return self.plain(input_ids, attention_mask, position_ids, *more, **kwargs)
         x = self.decoder.embed_tokens(input_ids).to(self.attention.q_proj.dtype)
         cos, sin = (each.contiguous() for each in self.decoder.rotary_emb(x, position_ids))

@@ -148,7 +148,12 @@ inline Lanes halves(Lanes a, Lanes b, int half) {
     low[lane] = static_cast<uint32_t>(lane / half * 2 * half + lane % half);
     high[lane] = low[lane] + static_cast<uint32_t>(half);
   }
+#ifdef __clang__
+  const auto chosen = [&](Bits at) { return (Lanes)_mm512_permutex2var_ps((__m512)a, (__m512i)at, (__m512)b); };
+  return chosen(low) + chosen(high);
+#else
   return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+#endif
 }
 
 // Adds the lanes of each of kLanes vectors, set four at a time. The order of an addition does not depend on the vector.

@@ -236,8 +236,10 @@ struct BFloat16By8 : BFloat16 {
     for (int64_t row = 0; row < kLanes; row += 4) {
       const Wide numbers = __builtin_convertvector(
           load<Signed>(line + split * kWidth + row * 4 + part * 8), Wide);
+      uint32_t bits[8];
+      memcpy(bits, &numbers, sizeof bits);
       uint16_t halves[8];
-      for (int i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(load<uint32_t>(&numbers[i]) >> 16);
+      for (int i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(bits[i] >> 16);
       memcpy(reinterpret_cast<char*>(&pairs) + row * 4, halves, sizeof halves);
     }
     return pairs;

@@ -61,7 +61,7 @@ EOF
 fi
 
 bin=$(dirname "$python")
-PATH=$bin:$PATH cmake -S . -B build/aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM="$bin/ninja" \
+cmake -S . -B build/aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM="$bin/ninja" \
   -DCMAKE_TOOLCHAIN_FILE=kernels/aarch64.cmake -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-Werror -DTASC_TESTS=ON \
   -DTASC_CUDA=OFF -DSKBUILD=ON -DPython_EXECUTABLE="$python" -DPython_INCLUDE_DIR="$root/usr/include/python3.11" \
   -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)" > /dev/null

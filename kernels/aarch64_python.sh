@@ -73,6 +73,10 @@ cp -rs "$PWD/cli" "$site/tasc_cli"
 ln -sfn "$PWD/recipes" "$site/tasc/recipes"
 cp build/aarch64/kernels/_native.*so "$site/tasc/_native.so"
 qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
+# Tests that compile run this compiler. It is a program of the host, which qemu leaves to the kernel.
+mkdir -p "$work/bin"
+ln -sfn "$(command -v aarch64-linux-gnu-g++)" "$work/bin/c++"
+
 # The package with the module of aarch64 comes before the source tree, which pytest would put first.
-QEMU_LD_PREFIX=$root QEMU_CPU=$cpu PYTHONPATH=$site:$PWD OMP_NUM_THREADS=1 "$qemu" -E "LD_LIBRARY_PATH=$work/stubs" \
+PATH=$work/bin:$PATH QEMU_LD_PREFIX=$root QEMU_CPU=$cpu PYTHONPATH=$site:$PWD OMP_NUM_THREADS=1 "$qemu" -E "LD_LIBRARY_PATH=$work/stubs" \
   "$root/usr/bin/python3.11" -P -m pytest -p no:cacheprovider -o pythonpath=docs "$@"

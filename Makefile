@@ -17,7 +17,7 @@ DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
 DIST_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['dist'], sep='\n')"
 
-.PHONY: install demo demo-smollm2 test test-all test-anywhere test-llama test-serving campaign check docs docs-serve lint style cpp fuzz bench-merge bench-analysis bench-serving \
+.PHONY: install demo demo-smollm2 test test-all test-anywhere test-llama test-serving campaign check docs docs-serve lint style cpp test-arm fuzz bench-merge bench-analysis bench-serving \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-forward bench-heads gpu-bench round-trips \
   dist clean
 
@@ -152,6 +152,22 @@ cpp: $(VENV)/.dependencies  ## C++ unit tests under address and undefined-behavi
 	  -DTASC_TESTS=ON -DTASC_CUDA=OFF
 	cmake --build build/cpp
 	ctest --test-dir build/cpp --output-on-failure
+
+# Emulated CPUs, and the instruction set that the kernels choose on each.
+ARM_CPUS := max:neonbf16 neoverse-n1:neondot cortex-a72:neon
+test-arm: $(VENV)/.dependencies  ## C++ tests for aarch64, cross-compiled and emulated by qemu
+	@if ! command -v aarch64-linux-gnu-g++ >/dev/null || \
+	    { ! command -v qemu-aarch64-static && ! command -v qemu-aarch64; } >/dev/null; then \
+	  echo "no aarch64-linux-gnu-g++ or no qemu-aarch64: test-arm is skipped (Debian: g++-aarch64-linux-gnu, qemu-user-static)"; \
+	else \
+	  cmake -S . -B build/aarch64 -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
+	    -DCMAKE_TOOLCHAIN_FILE=kernels/aarch64.cmake -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-Werror \
+	    -DTASC_TESTS=ON -DTASC_CUDA=OFF >/dev/null && cmake --build build/aarch64 && \
+	  for pair in $(ARM_CPUS); do \
+	    echo "CPU $${pair%:*}: $${pair#*:}" && QEMU_CPU=$${pair%:*} TASC_TEST_INSTRUCTIONS=$${pair#*:} \
+	      ctest --test-dir build/aarch64 --output-on-failure || exit 1; \
+	  done; \
+	fi
 
 # Executions of each fuzzer; FUZZ_ARGS="--only index" runs some of them.
 RUNS ?= 1000000

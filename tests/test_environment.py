@@ -72,3 +72,21 @@ def test_an_environment_variable_chooses_the_instruction_set_of_the_kernels():
     said = "error: TASC_CPU_CAPABILITY is 'sse9', which this CPU does not have: unset it, or choose"
     assert unknown.stderr.startswith(said)
     assert unknown.stderr.endswith("portable\n")
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: AMD EPYC\n", "AMD EPYC"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\n", "aarch64"),  # Linux on ARM names no model
+        (None, "aarch64"),
+    ],
+)
+def test_the_processor_has_a_name(monkeypatch, tmp_path, cpuinfo, name):
+    file = tmp_path / "cpuinfo"
+    if cpuinfo is not None:
+        file.write_text(cpuinfo)
+    monkeypatch.setattr(environment, "Path", lambda _path: file)
+    monkeypatch.setattr("platform.processor", lambda: "")
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert environment.processor() == name

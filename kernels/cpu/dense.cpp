@@ -10,7 +10,11 @@
 #include <vector>
 
 #ifdef __linux__
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#endif
+#ifdef __APPLE__
+#include <sys/sysctl.h>
 #endif
 
 #include "dense.h"
@@ -32,6 +36,25 @@ struct Kernels {
    name::attend_float32, name::attend_bfloat16, \
    &name::rows_float32, &name::rows_bfloat16, &name::head_float32, &name::head_bfloat16}
 
+#ifdef TASC_ARM
+// Whether the machine has optional instructions: Linux' bits of AT_HWCAP and AT_HWCAP2, and macOS' names.
+bool has_optional([[maybe_unused]] unsigned long first, [[maybe_unused]] unsigned long second,
+                  [[maybe_unused]] const char* name) {
+#if defined(__linux__)
+  return (getauxval(AT_HWCAP) & first) == first && (getauxval(AT_HWCAP2) & second) == second;
+#elif defined(__APPLE__)
+  int found = 0;
+  size_t size = sizeof found;
+  return sysctlbyname(name, &found, &size, nullptr, 0) == 0 && found != 0;
+#else
+  return false;
+#endif
+}
+
+bool has_dot_products() { return has_optional(1ul << 20, 0, "hw.optional.arm.FEAT_DotProd"); }  // HWCAP_ASIMDDP
+bool has_bfloat16() { return has_optional(0, 1ul << 14, "hw.optional.arm.FEAT_BF16"); }         // HWCAP2_BF16
+#endif
+
 // The best come first.
 std::vector<Kernels> all_kernels() {
   return {
@@ -40,6 +63,11 @@ std::vector<Kernels> all_kernels() {
                                    __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")),
       TASC_KERNELS(avx512, __builtin_cpu_supports("avx512f") != 0),
       TASC_KERNELS(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")),
+#endif
+#ifdef TASC_ARM
+      TASC_KERNELS(neonbf16, has_dot_products() && has_bfloat16()),
+      TASC_KERNELS(neondot, has_dot_products()),
+      TASC_KERNELS(neon, true),
 #endif
       TASC_KERNELS(portable, true),
   };

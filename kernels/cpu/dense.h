@@ -86,5 +86,10 @@ TASC_DENSE_KERNELS(avx2)
 TASC_DENSE_KERNELS(avx512)
 TASC_DENSE_KERNELS(avx512bf16)
 #endif
+#ifdef TASC_ARM
+TASC_DENSE_KERNELS(neon)
+TASC_DENSE_KERNELS(neondot)
+TASC_DENSE_KERNELS(neonbf16)
+#endif
 
 }  // namespace tasc

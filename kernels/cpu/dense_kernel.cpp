@@ -6,7 +6,12 @@ namespace tasc::TASC_ISA {
 namespace {
 
 constexpr int64_t kAhead = 16;  // steps over k to prefetch
-constexpr int64_t kSums = kRegisters == 32 ? 28 : 12;  // registers that hold sums, beside those of weights
+// Registers that hold sums, beside those of weights. AVX-512 alone takes an operand from memory to all lanes.
+#ifdef TASC_NEON
+constexpr int64_t kSums = 20;
+#else
+constexpr int64_t kSums = kRegisters == 32 ? 28 : 12;
+#endif
 constexpr int64_t kMostRows = kSums / kSplit < 7 ? kSums / kSplit : 7;
 constexpr int fitting(int rows) { return rows < kMostRows ? rows : kMostRows; }  // more are not compiled
 
@@ -25,12 +30,12 @@ void block(const DenseCall& call, const char* line, int first, int64_t first_row
   const auto* x = static_cast<const typename T::X*>(call.x) + first_row * call.k;
   const auto step = [&](int64_t part, auto value_of) {
     decltype(T::weights(line, 0, 0)) w[kWeights];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < kWeights; ++i) w[i] = T::weights(line + i / kSplit * kLine, part, i % kSplit);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto value = value_of(x + r * call.k);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int i = 0; i < kWeights; ++i) sums[r][i] = T::add(sums[r][i], value, w[i]);
     }
   };
@@ -49,9 +54,10 @@ void block(const DenseCall& call, const char* line, int first, int64_t first_row
   for (; i + T::kStep <= call.k; i += T::kStep, ++part)
     step(part, [&](const typename T::X* row) { return T::pair(row + i); });
   if (i < call.k) step(part, [&](const typename T::X* row) { return T::last(row + i); });
+  const Copied done(sums);
   for (int w = 0; w < kWeights && column < call.n; ++w, column += kLanes) {
     for (int r = 0; r < R; ++r) {
-      Lanes sum = sums[r][w];
+      Lanes sum = done.rows[r][w];
       const Lanes bias = call.bias ? load<Lanes>(call.bias + column) : Lanes{};
       if constexpr (T::kScaled) {
         sum = multiply_add(sum, load<Lanes>(call.scales + column), bias);
@@ -142,7 +148,12 @@ inline Lanes halves(Lanes a, Lanes b, int half) {
     low[lane] = static_cast<uint32_t>(lane / half * 2 * half + lane % half);
     high[lane] = low[lane] + static_cast<uint32_t>(half);
   }
+#ifdef __clang__
+  const auto chosen = [&](Bits at) { return (Lanes)_mm512_permutex2var_ps((__m512)a, (__m512i)at, (__m512)b); };
+  return chosen(low) + chosen(high);
+#else
   return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+#endif
 }
 
 // Adds the lanes of each of kLanes vectors, set four at a time. The order of an addition does not depend on the vector.
@@ -150,6 +161,19 @@ struct Sums {
   Lanes fours[kLanes / kKeys] = {};
   void set(int64_t i, const Lanes* x) { fours[i / kKeys] = halves(halves(x[0], x[1], 8), halves(x[2], x[3], 8), 4); }
   Lanes all() const { return halves(halves(fours[0], fours[1], 2), halves(fours[2], fours[3], 2), 1); }
+};
+#elif defined(TASC_NEON)
+constexpr int kKeys = kLanes;
+
+// Adds the lanes of each of kLanes vectors, in the order of sum_of.
+struct Sums {
+  float32x4_t sums;
+  static float32x4_t halves(Lanes a, Lanes b) {
+    const auto first = (float64x2_t)a, second = (float64x2_t)b;
+    return (float32x4_t)vzip1q_f64(first, second) + (float32x4_t)vzip2q_f64(first, second);
+  }
+  void set(int64_t /*i*/, const Lanes* x) { sums = vpaddq_f32(halves(x[0], x[1]), halves(x[2], x[3])); }
+  Lanes all() const { return (Lanes)sums; }
 };
 #else
 constexpr int kKeys = 2;
@@ -237,9 +261,10 @@ void add_values(const Asked<T>& asked, const float* totals, int64_t column) {
         sums[r][c] = multiply_add(asked.scores[r * asked.stride + rank], values, sums[r][c]);
     }
   }
+  const Copied done(sums);
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) {
-      const auto lanes = T::rounded(sums[r][c] / totals[r]);
+      const auto lanes = T::rounded(done.rows[r][c] / totals[r]);
       const int64_t rest = left - c * kLanes, size = rest < kLanes ? rest : kLanes;
       auto* out = asked.out + r * call.d + column + c * kLanes;
       memcpy(out, &lanes, static_cast<size_t>(size) * sizeof *out);

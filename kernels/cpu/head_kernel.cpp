@@ -5,12 +5,34 @@ namespace tasc::TASC_ISA {
 namespace {
 
 constexpr int64_t kAhead = 16;  // steps to prefetch
-constexpr int kMostStates = 6;  // with four panels: 24 of 32 registers hold sums
+constexpr int kMostStates = 6;  // with four panels: 24 of 32 registers of AVX-512 hold sums
 
-// Adds the products of four bytes of each lane, without a sign, with the four signed ones of `x`.
+// Of the P panels that lie side by side. NEON has a quarter of the lanes in as many registers.
+constexpr int panels_at_once([[maybe_unused]] int states, int panels) {
+#ifdef TASC_NEON
+  constexpr int64_t kSums = 20;
+  const int64_t fit = kSums / (states * kSplit);
+  return fit >= panels ? panels : fit >= 2 ? 2 : 1;
+#else
+  return panels;
+#endif
+}
+
+#if defined(TASC_NEON) && defined(__ARM_FEATURE_DOTPROD)
+// SDOT takes signed bytes. Without their offset of 128, rows need no base.
+inline Bits base_of(uint32_t /*base*/) { return Bits{}; }
+inline Bits rows_at(const char* line) { return load<Bits>(line) ^ 0x80808080u; }
+#else
+inline Bits base_of(uint32_t base) { return Bits{} + base; }
+inline Bits rows_at(const char* line) { return load<Bits>(line); }
+#endif
+
+// Adds the products of four bytes of each lane, of `rows_at`, with the four signed ones of `x`.
 inline Bits dot(Bits sum, uint32_t x, Bits w) {
 #ifdef __AVX512VNNI__
   return (Bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, _mm512_set1_epi32(static_cast<int>(x)));
+#elif defined(TASC_NEON) && defined(__ARM_FEATURE_DOTPROD)
+  return (Bits)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)vdupq_n_u32(x));
 #else
   for (int byte = 0; byte < kQuad; ++byte) {
     const auto own = static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(x >> 8 * byte & 255u)));
@@ -39,12 +61,12 @@ void finish(const BoundCall& call, int64_t state, const char* lines, int64_t col
   const WholeState& own = call.states[state];
   const int64_t panel = column / kPanel, panels = (call.n + kPanel - 1) / kPanel;
   Bits high[kParts];
-  for (int i = 0; i < kParts; ++i) high[i] = Bits{} + own.base_high;
+  for (int i = 0; i < kParts; ++i) high[i] = base_of(own.base_high);
   for (int64_t i = 0; i < own.highs; ++i) {
     const int64_t step = own.high_steps[i];
     const auto x = load<uint32_t>(own.high + step * kQuad);
 #pragma GCC unroll 4
-    for (int j = 0; j < kParts; ++j) high[j] = dot(high[j], x, load<Bits>(lines + step * P * kLine + j * kWidth));
+    for (int j = 0; j < kParts; ++j) high[j] = dot(high[j], x, rows_at(lines + step * P * kLine + j * kWidth));
   }
   Lanes logits[kParts], most = all(-__builtin_inff()), sums{};
   float upper[P];
@@ -68,30 +90,46 @@ void finish(const BoundCall& call, int64_t state, const char* lines, int64_t col
   call.sums[at] = sum_of(sums);
 }
 
-// Bounds the logits of R states in P panels, and fetches `count` lines from `ahead` on per step.
-template <int R, int P>
-void block(const BoundCall& call, const char* lines, int64_t first, int64_t column, const char* ahead, int64_t count) {
-  constexpr int kParts = P * kSplit;
+// Sums the products of R states with Q panels, from the one at `panel` on, of P that lie side by side. The first of
+// them fetches all P, and `count` lines from `ahead` on per step.
+template <int R, int Q, int P>
+void products(const BoundCall& call, const char* line, int64_t first, int panel, const char* ahead, int64_t count,
+              Bits (*out)[P * kSplit]) {
+  constexpr int kParts = Q * kSplit;
+  line += panel * kLine;
   Bits sums[R][kParts];
   for (int r = 0; r < R; ++r)
-    for (int i = 0; i < kParts; ++i) sums[r][i] = Bits{} + call.states[first + r].base_low;
+    for (int i = 0; i < kParts; ++i) sums[r][i] = base_of(call.states[first + r].base_low);
   const int8_t* x[R];
   for (int r = 0; r < R; ++r) x[r] = call.states[first + r].low;
-  const char* line = lines;
   for (int64_t step = 0; step < call.steps; ++step, line += P * kLine) {
     Bits w[kParts];
+    if (panel == 0) {
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
-    for (int64_t l = 0; l < count; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
-#pragma GCC unroll 4
-    for (int i = 0; i < kParts; ++i) w[i] = load<Bits>(line + i * kWidth);
+      for (int p = 0; p < P; ++p) __builtin_prefetch(line + (P * kAhead + p) * kLine);
+      for (int64_t l = 0; l < count; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kParts; ++i) w[i] = rows_at(line + i * kWidth);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto own = load<uint32_t>(x[r] + step * kQuad);
-#pragma GCC unroll 4
+#pragma GCC unroll 16
       for (int i = 0; i < kParts; ++i) sums[r][i] = dot(sums[r][i], own, w[i]);
     }
   }
+  for (int r = 0; r < R; ++r) memcpy(out[r] + panel * kSplit, sums[r], sizeof sums[r]);
+}
+
+// Bounds the logits of R states in P panels, as many at a time as the registers hold.
+template <int R, int P>
+void block(const BoundCall& call, const char* lines, int64_t first, int64_t column, const char* ahead, int64_t count) {
+  constexpr int kPanels = panels_at_once(R, P);
+  Bits sums[R][P * kSplit];
+  int panel = 0;
+  for (; panel + kPanels <= P; panel += kPanels)
+    products<R, kPanels, P>(call, lines, first, panel, ahead, count, sums);
+  if constexpr (P % kPanels) products<R, P % kPanels, P>(call, lines, first, panel, ahead, count, sums);
   for (int r = 0; r < R; ++r) finish<P>(call, first + r, lines, column, sums[r]);
 }
 
@@ -146,11 +184,12 @@ void side_by_side(const DenseCall& call, const int64_t* panels, float* out) {
   int64_t i = 0;
   for (; i + T::kStep <= call.k; i += T::kStep) step(T::pair(x + i));
   if (i < call.k) step(T::last(x + i));
+  Copied done(sums);
   for (int c = 0; c < C; ++c) {
     for (int i = 0; i < kSplit; ++i, out += kLanes) {
-      if (call.bias) sums[c][i] += load<Lanes>(call.bias + panels[c] * kPanel + i * kLanes);
+      if (call.bias) done.rows[c][i] += load<Lanes>(call.bias + panels[c] * kPanel + i * kLanes);
       X rounded[kLanes];
-      store<T>(rounded, sums[c][i], kLanes);
+      store<T>(rounded, done.rows[c][i], kLanes);
       const Lanes wide = T::widened(rounded);
       memcpy(out, &wide, sizeof wide);
     }

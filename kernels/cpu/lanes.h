@@ -8,6 +8,9 @@
 #endif
 #include <immintrin.h>
 #endif
+#ifdef __aarch64__
+#include <arm_neon.h>
+#endif
 
 #include "dense.h"
 
@@ -42,11 +45,32 @@ inline V load(const void* from) {
 
 inline float widen(uint32_t upper) { return load<float>(&upper); }
 
-inline Lanes all(float x) { return Lanes{} + x; }
+inline Lanes all(float x) {
+#ifdef __aarch64__
+  return (Lanes)vdupq_n_f32(x);
+#else
+  return Lanes{} + x;
+#endif
+}
+
+// Returns a copy of sums that were added in registers. Compilers write arrays that a loop indexes with each addition.
+template <class V, int R, int C>
+struct Copied {
+  V rows[R][C];
+  explicit Copied(const V (&sums)[R][C]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+      for (int c = 0; c < C; ++c) rows[r][c] = sums[r][c];
+    }
+  }
+};
 
 inline Lanes multiply_add(Lanes x, Lanes w, Lanes sum) {
 #ifdef __AVX512F__
   return (Lanes)_mm512_fmadd_ps((__m512)x, (__m512)w, (__m512)sum);
+#elif defined(__aarch64__)
+  return (Lanes)vfmaq_f32((float32x4_t)sum, (float32x4_t)x, (float32x4_t)w);
 #else
   return sum + x * w;  // fused where the machine can, as -ffp-contract=fast allows
 #endif
@@ -57,6 +81,9 @@ inline Lanes multiply_add(float x, Lanes w, Lanes sum) { return multiply_add(all
 inline float sum_of(Lanes x) {
 #ifdef __AVX512F__
   return _mm512_reduce_add_ps((__m512)x);
+#elif defined(TASC_NEON)
+  const float32x4_t all = (float32x4_t)x;
+  return vpadds_f32(vadd_f32(vget_low_f32(all), vget_high_f32(all)));
 #else
   for (int half = kLanes / 2; half; half /= 2)
     for (int i = 0; i < half; ++i) x[i] += x[i + half];
@@ -91,7 +118,13 @@ struct Float32 {
 
 struct BFloat16 {
   using X = uint16_t;
-  static Lanes widened(const X* x) { return (Lanes)(__builtin_convertvector(load<Halves>(x), Bits) << 16); }
+  static Lanes widened(const X* x) {
+#ifdef TASC_NEON
+    return (Lanes)vshll_n_u16(load<uint16x4_t>(x), 16);
+#else
+    return (Lanes)(__builtin_convertvector(load<Halves>(x), Bits) << 16);
+#endif
+  }
   static constexpr int64_t kStep = 2, kParts = 1;
   static constexpr bool kScaled = false;
   static Bits weights(const char* line, int64_t /*part*/, int64_t split) { return load<Bits>(line + split * kWidth); }
@@ -101,6 +134,10 @@ struct BFloat16 {
 #ifdef __AVX512BF16__
     const __m512i both = _mm512_set1_epi32(static_cast<int>(x));
     return (Lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)both, (__m512bh)w);
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    // Each product is added exactly and rounded once, as below. BFDOT and BFMMLA round in other ways.
+    const auto both = (bfloat16x8_t)vdupq_n_u32(x), weights = (bfloat16x8_t)w;
+    return (Lanes)vbfmlaltq_f32(vbfmlalbq_f32((float32x4_t)sum, both, weights), both, weights);
 #else
     const Bits even = w << 16, odd = w & 0xffff0000u;
     return multiply_add(widen(x & 0xffff0000u), (Lanes)odd, multiply_add(widen(x << 16), (Lanes)even, sum));
@@ -109,7 +146,12 @@ struct BFloat16 {
   static Halves rounded(Lanes sum) {  // to the nearest, ties to even
     const Bits bits = (Bits)sum, up = bits + 0x7fffu + (bits >> 16 & 1u);
     const auto number = sum == sum;
-    return __builtin_convertvector((number ? up : bits | 0x400000u) >> 16, Halves);
+    const Bits upper = number ? up : bits | 0x400000u;
+#ifdef TASC_NEON
+    return (Halves)vshrn_n_u32((uint32x4_t)upper, 16);
+#else
+    return __builtin_convertvector(upper >> 16, Halves);
+#endif
   }
 };
 
@@ -123,6 +165,11 @@ struct Float32By8 : Float32 {
     return (Lanes)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(bytes)));
 #elif defined(__AVX2__)
     return (Lanes)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))));
+#elif defined(TASC_NEON)
+    // The registers of a panel share a load.
+    const int8x16_t panel = load<int8x16_t>(bytes - split * kLanes);
+    const int16x8_t half = split < 2 ? vmovl_s8(vget_low_s8(panel)) : vmovl_high_s8(panel);
+    return (Lanes)vcvtq_f32_s32(split % 2 ? vmovl_high_s16(half) : vmovl_s16(vget_low_s16(half)));
 #else
     return __builtin_convertvector(__builtin_convertvector(load<Bytes>(bytes), Ints), Lanes);
 #endif
@@ -174,6 +221,13 @@ struct BFloat16By8 : BFloat16 {
     }
     return pairs;
   }
+#elif defined(TASC_NEON)
+  static Bits weights(const char* line, int64_t part, int64_t split) {
+    const int16x8_t whole = vmovl_s8(load<int8x8_t>(line + split * kWidth + part * 8));
+    const float32x4_t low = vcvtq_f32_s32(vmovl_s16(vget_low_s16(whole)));
+    const float32x4_t high = vcvtq_f32_s32(vmovl_high_s16(whole));
+    return (Bits)vuzp2q_u16((uint16x8_t)low, (uint16x8_t)high);  // the upper halves
+  }
 #else
   static Bits weights(const char* line, int64_t part, int64_t split) {
     typedef int8_t Signed __attribute__((vector_size(8)));
@@ -182,8 +236,10 @@ struct BFloat16By8 : BFloat16 {
     for (int64_t row = 0; row < kLanes; row += 4) {
       const Wide numbers = __builtin_convertvector(
           load<Signed>(line + split * kWidth + row * 4 + part * 8), Wide);
+      uint32_t bits[8];
+      memcpy(bits, &numbers, sizeof bits);
       uint16_t halves[8];
-      for (int i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(load<uint32_t>(&numbers[i]) >> 16);
+      for (int i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(bits[i] >> 16);
       memcpy(reinterpret_cast<char*>(&pairs) + row * 4, halves, sizeof halves);
     }
     return pairs;

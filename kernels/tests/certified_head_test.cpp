@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "elements.h"
+#include "instructions.h"
 
 namespace {
 
@@ -105,7 +106,7 @@ void check_refusals() {
 
 int main() {
   tasc::ThreadPool pool(3, std::chrono::microseconds(50));
-  for (const auto* instructions : {"portable", "avx2", "avx512", "avx512bf16"}) {
+  for (const auto* instructions : kInstructions) {
     if (!tasc::use_dense_instructions(instructions)) continue;
     for (const int64_t n : {1, 16, 65, 400})
       for (const int64_t k : {1, 5, 34, 96}) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "elements.h"
+#include "instructions.h"
 
 namespace {
 
@@ -172,7 +173,7 @@ void check_attention(Attending<T> attending, tasc::ThreadPool& pool) {
 
 int main() {
   tasc::ThreadPool pool(3, std::chrono::microseconds(50));
-  for (const auto* instructions : {"portable", "avx2", "avx512", "avx512bf16"}) {
+  for (const auto* instructions : kInstructions) {
     if (!tasc::use_dense_instructions(instructions)) continue;
     for (const int64_t n : {1, 16, 65, 130})
       for (const int64_t k : {1, 2, 31, 37, 96}) {

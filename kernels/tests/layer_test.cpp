@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "instructions.h"
 #include "tasc/float16.h"
 
 namespace {
@@ -225,7 +226,7 @@ void check_decoder(int64_t d, const std::vector<int64_t>& sizes, bool masked, ta
 
 int main() {
   tasc::ThreadPool pool(3, std::chrono::microseconds(50));
-  for (const auto* instructions : {"portable", "avx2", "avx512", "avx512bf16"}) {
+  for (const auto* instructions : kInstructions) {
     if (!tasc::use_dense_instructions(instructions)) continue;
     for (const int64_t d : {8, 16, 64})
       for (const bool other : {false, true}) {

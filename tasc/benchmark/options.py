@@ -129,7 +129,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     graphs: Literal["auto", "off"] = Field("auto", description="Use CUDA graphs (auto = on CUDA).")
     kernels: Literal["auto", "torch", "invariant"] = Field(
         "auto",
-        description="Kernels of linear layers (auto = packed weights on a CPU that has AVX2; "
+        description="Kernels of linear layers (auto = packed weights on a CPU with AVX2 or NEON; "
         "invariant = on CUDA, sums in one order, so that logits have the same bits with drafts).",
     )
     compile: bool = Field(

@@ -17,6 +17,7 @@ from tasc.models.packed import PackedLinear, is_int8, thread_pool
 
 LEAST_ROWS = 1 << 13
 LEAST_WEIGHTS = 1 << 22  # fewer stay in a cache, where reading them is no cost
+INSTRUCTIONS = "avx512bf16", "neonbf16", "neondot"  # that multiply bytes
 _PANEL = 16  # rows that are multiplied together
 _MOST_EXACT = 1 / 32  # share of the rows above which the whole head is faster
 _CALLS = 16  # over which that share is averaged
@@ -109,7 +110,7 @@ def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> Cer
         return None
     rows, width = linear.out_features, linear.in_features
     small = rows < LEAST_ROWS or rows * width < LEAST_WEIGHTS
-    if small or _native.dense_instructions() != "avx512bf16":
+    if small or _native.dense_instructions() not in INSTRUCTIONS:
         return None
     outputs: list[torch.Tensor] = []
     with (

@@ -199,7 +199,9 @@ def load_to_decode(
             f"dtype int8 is for CPUs, and the device is {resolve_device(device)}: use --device cpu"
         )
     if int8 and not can_pack():
-        raise UnavailableError("dtype int8 needs a CPU with AVX2 or AVX-512: use --dtype float32")
+        raise UnavailableError(
+            "dtype int8 needs a CPU with AVX2, AVX-512 or NEON: use --dtype float32"
+        )
     model = load_model(path, decoding_dtype(dtype, device), device, tokenizer=tokenizer)
     if packed:
         pack(model, int8=int8)

@@ -148,7 +148,7 @@ def plain_products(model: nn.Module) -> Iterator[None]:
 
 
 def can_pack() -> bool:
-    """Return whether this CPU is known to be faster with packed layers: it has AVX2 or AVX-512."""
+    """Return whether layers are packed on this CPU: it has AVX2, AVX-512 or NEON."""
     return _native.dense_instructions() != "portable"
 
 

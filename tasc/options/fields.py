@@ -112,7 +112,7 @@ DecodingDtype = Annotated[
     Field(
         description="Data type of the model weights (auto = as stored in the model folder; on a "
         "CPU, bfloat16 if it multiplies in it, else float32; int8 = linear layers in 8 bits, with "
-        "one scale per output and the activations of auto, on a CPU with AVX2)."
+        "one scale per output and the activations of auto, on a CPU with AVX2 or NEON)."
     ),
 ]
 MODEL = "Model folder, GGUF file, smollm2 or Hub id"

@@ -106,7 +106,7 @@ def test_auto_decodes_in_what_the_processor_multiplies_fastest(monkeypatch, has)
 @pytest.mark.parametrize(
     ("device", "error"),
     [
-        ("cpu", "needs a CPU with AVX2 or AVX-512: use --dtype float32"),
+        ("cpu", "needs a CPU with AVX2, AVX-512 or NEON: use --dtype float32"),
         ("cuda:0", "is for CPUs, and the device is cuda:0: use --device cpu"),
     ],
 )

@@ -29,7 +29,7 @@ needs_packing = pytest.mark.skipif(not can_pack(), reason="layers stay as they a
 NODES = np.array([3, 4, 5], np.int32), np.array([-1, 0, 0], np.int32)
 
 
-@pytest.fixture(params=["avx512bf16", "avx512", "avx2", "portable"])
+@pytest.fixture(params=["avx512bf16", "avx512", "avx2", "neonbf16", "neondot", "neon", "portable"])
 def instructions(request):
     before = _native.dense_instructions()
     if not _native.use_dense_instructions(request.param):

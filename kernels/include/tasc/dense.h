@@ -58,9 +58,9 @@ class PackedMatrix {
 // order and adds by their rank among them: keys that it does not see change no bit of its output.
 void attend(const AttentionCall& call, Element element, ThreadPool* pool);
 
-// The instruction set of the kernels: the best that this machine has of "avx512bf16", "avx512", "avx2" and
-// "portable", or the one in the environment variable TASC_CPU_CAPABILITY. Throws std::invalid_argument if the
-// machine does not have that one.
+// The instruction set of the kernels: the best that this machine has of "avx512bf16", "avx512", "avx2", "neonbf16",
+// "neondot", "neon" and "portable", or the one in the environment variable TASC_CPU_CAPABILITY. On aarch64 all of them
+// have the same bits. Throws std::invalid_argument if the machine does not have that one.
 std::string_view dense_instructions();
 
 // Tests use several in one process. Returns false if the machine does not have it.

@@ -6,11 +6,12 @@ Names and texts may come from strangers, so control characters are escaped (``ta
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
@@ -46,6 +47,11 @@ def print_json(value: object) -> None:
 def say(text: str) -> None:
     """Write a line of a result to stdout."""
     typer.echo(visible(text))
+
+
+def say_first(text: str) -> None:
+    """Write a line of a result that comes before its figures to stdout, in red on a terminal."""
+    typer.secho(visible_line(text), fg="red")
 
 
 def note(text: str) -> None:
@@ -114,14 +120,23 @@ def table_of(
     table(title, list(columns), rows, text_columns=text_columns)
 
 
-def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns: int = 1) -> None:
+def table(
+    title: str,
+    columns: list[str],
+    rows: list[list[str]],
+    *,
+    text_columns: int = 1,
+    optional: Sequence[str] = (),
+) -> None:
     """Print a table whose first ``text_columns`` are text and whose other columns are figures.
 
-    On a narrow terminal, columns move closer and text is wrapped; figures are never broken.
+    On a narrow terminal, ``optional`` columns are left out, the first one first, until no word must
+    be broken. Then columns move closer and text is wrapped; figures are never broken.
     """
     view = Table(title=visible(title), **_table)
     rows = [[visible(cell) for cell in row] for row in rows]
-    for i, name in enumerate(map(visible, columns)):
+    columns, rows = _fitted([*map(visible, columns)], rows, optional)
+    for i, name in enumerate(columns):
         figures = i >= text_columns
         whole = figures and not any(" " in text for text in (name, *(row[i] for row in rows)))
         view.add_column(
@@ -133,3 +148,19 @@ def table(title: str, columns: list[str], rows: list[list[str]], *, text_columns
         view.padding = (0, 0, 0, 0)
     out.print(view)
     out.print()
+
+
+def _fitted(
+    columns: list[str], rows: list[list[str]], optional: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Leave out optional columns until the longest words of all columns fit side by side."""
+    for name in optional:
+        if sum(_longest_word(texts) + 1 for texts in zip(columns, *rows, strict=True)) < out.width:
+            break
+        at = columns.index(name)
+        columns, *rows = (line[:at] + line[at + 1 :] for line in (columns, *rows))
+    return columns, rows
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max(cell_len(word) for text in texts for word in text.split() or [""])

@@ -5,6 +5,7 @@ from typing import Any
 from tasc.benchmark.metrics import score
 from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
+from tasc.benchmark.results.answers import majority, wrong_outputs
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Settings
@@ -94,8 +95,12 @@ def make_results(
         )
         for cell in cells
     ]
+    labels = changes.pop("labels", False)
+    known = {"train": changes.pop("corpus", ()), "test": references}
     results = {
-        "task": task,
+        "majority": majority(known, references, settings, labels=labels),
+        "wrong_outputs": wrong_outputs(scored, references, settings),
+        "task": task | changes.pop("task", {}),
         "settings": settings,
         "samples": [
             {"id": f"{i}", "reference": text, "prompt": prompts.get(i)}

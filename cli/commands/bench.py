@@ -3,9 +3,13 @@
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell, ReferenceMatch
 from tasc.benchmark.results.comparisons import ModelPair, SeedsPair, Spread
-from tasc.benchmark.results.warnings import warnings
+from tasc.benchmark.results.quality import quality_lines
+from tasc.benchmark.results.warnings import advice
 
-from .._console import bounds_text, ms_text, noted, say, table, warn, warn_of_rough
+from .._console import bounds_text, ms_text, noted, say, say_first, table, warn, warn_of_rough
+
+# Columns that a narrow terminal does not show, in this order.
+_OPTIONAL = ("nodes/step", "tokens", "tokens/step", "steps", "identical", "ms")
 
 
 def show(found: BenchResults) -> None:
@@ -13,6 +17,8 @@ def show(found: BenchResults) -> None:
 
     In a batch, the milliseconds of an output are its share of the batch's time.
     """
+    for line in quality_lines(found):
+        say_first(line)
     _cells(found)
     say("Steps include the prefill. Tokens/step is the mean over the steps after it.")
     _notes(found)
@@ -22,7 +28,7 @@ def show(found: BenchResults) -> None:
         _seeds(found)
     canonical = (f"{model} {own[0].canonical:.1%}" for model, own in found.by_model.items())
     say(f"Outputs in the tokenizer's canonical tokens: {', '.join(canonical)}")
-    for line in warnings(found):
+    for line in advice(found):
         warn(line)
     warn_of_rough(found.prediction.cells)
     for match in found.reference:
@@ -30,6 +36,10 @@ def show(found: BenchResults) -> None:
 
 
 def _notes(found: BenchResults) -> None:
+    if (majority := found.majority) and majority.quality:
+        figures = (f"{found.metrics[name].label} {v:.3f}" for name, v in majority.quality.items())
+        most = f"the most frequent output of split {majority.split}"
+        say(f"Always answering {majority.shown}, {most}: {', '.join(figures)}")
     for model, own in found.by_model.items():
         if shared := own[0].shared_prompt_tokens:
             say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
@@ -51,7 +61,13 @@ def _cells(found: BenchResults) -> None:
     columns += ["nodes/step", "tokens/step", "identical", *_labels(found)]
     title = f"{found.task.source}: {found.task.samples} samples, batch {settings.batch_size}, "
     title += f"{settings.dtype} on {settings.device}{drawn}"
-    table(title, columns, [_row(cell, found) for cell in found.cells], text_columns=2)
+    table(
+        title,
+        columns,
+        [_row(cell, found) for cell in found.cells],
+        text_columns=2,
+        optional=_OPTIONAL,
+    )
 
 
 def _labels(found: BenchResults) -> list[str]:

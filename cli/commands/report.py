@@ -2,9 +2,11 @@
 
 from tasc.benchmark.join import ReportOptions, write_report
 from tasc.benchmark.results.bench import JoinedResults
+from tasc.benchmark.results.quality import quality_lines
+from tasc.benchmark.results.warnings import advice
 
 from .._command import output_folder
-from .._console import ms_text, note, print_json, say, speedup_text, table
+from .._console import ms_text, note, print_json, say, say_first, speedup_text, table
 from .._derive import RunFlags
 
 
@@ -37,9 +39,13 @@ def _show(found: JoinedResults) -> None:
         for run in found.runs
         for cell, speedup, predicted in run.rows()
     ]
-    table(f"{len(found.runs)} benches", columns, rows, text_columns=3)
+    for run in found.runs:
+        for line in quality_lines(run.bench):
+            say_first(f"{run.label}: {line}")
+    optional = ("predicted", "tokens/step", "ms")
+    table(f"{len(found.runs)} benches", columns, rows, text_columns=3, optional=optional)
     for line in found.notes:
         say(line)
     for run in found.runs:
-        for line in run.warnings:
+        for line in advice(run.bench):
             note(f"{run.label}: {line}")

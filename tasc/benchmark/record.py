@@ -17,6 +17,7 @@ from tasc.decoding.decode import Generation
 from tasc.decoding.steps import StepStats
 
 Span = tuple[int, int, str]
+_LONGEST_PERIOD, _REPETITIONS = 16, 3  # tokens, and repetitions, of a loop
 PARTS = ("prefill", "draft", "forward", "verify", "commit")
 
 
@@ -31,7 +32,7 @@ def describe(
 
     ``lossless`` compares it with its model's first method; None if outputs need not be equal.
     """
-    outputs = _outputs(cell)
+    outputs = _outputs(cell, references)
     texts = [output.text for output in outputs]
     return results.Cell(
         model=cell.model.label,
@@ -115,19 +116,22 @@ def _sizing(policy: Adaptive) -> results.Sizing:
     )
 
 
-def _outputs(cell: Cell) -> tuple[results.Output, ...]:
+def _outputs(cell: Cell, references: Sequence[str]) -> tuple[results.Output, ...]:
     """Describe each sample, with the text, tokens and steps of the first repeat."""
     decode = cell.model.text
     drafted_from = cell.method.source(cell.resources)
     found = []
     for i, runs in enumerate(zip(*cell.runs, strict=True)):
         first = runs[0]
+        cut = first.finish == "length"
         spans = list(accepted_spans(first, decode, drafted_from)) if i < results.SHOWN else []
         output = {
             "text": decode(first.tokens),
             "tokens": len(first.tokens),
             "steps": first.decoding_steps,
-            "cut": first.finish == "length",
+            "cut": cut,
+            "loops": cut and ends_in_loop(first.tokens),
+            "reference_tokens": len(cell.model.encode([references[i]])[0]) if cut else None,
             "probability": first.probability,
             "ms": tuple(round(1000 * g.timeline.total, 4) for g in runs),
             "accepted": [(begin, end) for begin, end, _ in spans],
@@ -135,6 +139,20 @@ def _outputs(cell: Cell) -> tuple[results.Output, ...]:
         }
         found.append(results.Output.model_validate(output))
     return tuple(found)
+
+
+def ends_in_loop(tokens: np.ndarray) -> bool:
+    """Return whether tokens (N,) end in a loop: a period of at most 16 tokens, three times or more.
+
+    A loop of a short period lasts for 16 tokens, or from the beginning: three equal tokens alone
+    also occur in numbers and rules.
+    """
+    for period in range(1, _LONGEST_PERIOD + 1):
+        tail = tokens[-max(_REPETITIONS * period, _LONGEST_PERIOD) :]
+        long = len(tail) >= _REPETITIONS * period
+        if long and np.array_equal(tail[period:], tail[:-period]):
+            return True
+    return False
 
 
 def accepted_spans(

@@ -13,6 +13,7 @@ from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.pairs import comparisons, pairs
 from tasc.benchmark.paired.seeds import seeds, seeds_pairs
 from tasc.benchmark.paired.statistics import turn_length
+from tasc.benchmark.results.answers import majority, wrong_outputs
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell, Lossless
 from tasc.benchmark.results.conditions import (
@@ -28,7 +29,7 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.core.misfit import misfits
 from tasc.models.folder.generation import GenerationSettings
 from tasc.models.packed import is_int8
-from tasc.options.references import resolve_model, trained_template
+from tasc.options.references import resolve_model, trained_template, training_arguments
 from tasc.progress import Progress, silent
 
 EXAMPLES = 5
@@ -78,6 +79,13 @@ def bench(
         seeds=summaries,
         seeds_pairs=seeds_pairs(summaries),
         prediction=predict.predict(cells, corpus, test, options, rows),
+        majority=majority(
+            {corpus.split: corpus.outputs, test.split: test.outputs},
+            test.outputs,
+            settings,
+            labels=options.choices is not None,
+        ),
+        wrong_outputs=wrong_outputs(rows, test.outputs, settings),
         resumed_turns=measured.resumed,
         **facts,
     )
@@ -100,6 +108,7 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
     known = Counter((example.prompt, example.output) for example in corpus.examples)
     template = options.source.template
     trained = {resolve_model(text)[0]: trained_template(text) for text in options.models}
+    trainings = {resolve_model(text)[0]: training_arguments(text) for text in options.models}
     return Task(
         source=test.source.path,
         split=test.split,
@@ -112,6 +121,8 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         misfits=_misfits(corpus, test, options),
         template=template,
         trained_templates={m: own for m, own in trained.items() if own not in (None, template)},
+        trained=tuple(model for model, own in trainings.items() if own is not None),
+        with_new_tokens=tuple(m for m, own in trainings.items() if own and own.get("augmented")),
         indexes=options.indexes,
         draft_model=options.draft_model,
     )

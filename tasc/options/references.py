@@ -1,9 +1,12 @@
 """References to folders and files, ``PATH`` or ``LABEL=PATH``, and to the models in artefacts."""
 
 from pathlib import Path
+from typing import Any
 
 from tasc.errors import InputError
 from tasc.files.artefact import MANIFEST, read_manifest
+
+_TRAINING = ("base", "finetune")  # commands that train a model
 
 
 def parse_label(text: str) -> tuple[str, str]:
@@ -76,12 +79,18 @@ def resolve_model(text: str) -> tuple[str, str]:
 
 def trained_template(text: str) -> str | None:
     """Return the prompt template that tasc trained a model with; None if it is not recorded."""
+    source = (training_arguments(text) or {}).get("source")
+    return source.get("template") if isinstance(source, dict) else None
+
+
+def training_arguments(text: str) -> dict[str, Any] | None:
+    """Return the options of the command that trained a model; None if tasc did not train it."""
     folder = Path(parse_path(text)[1])
     made = folder if (folder / MANIFEST).is_file() else folder.parent
-    if not (made / MANIFEST).is_file():
-        return None
-    source = read_manifest(made).get("arguments", {}).get("source")
-    return source.get("template") if isinstance(source, dict) else None
+    manifest = read_manifest(made) if (made / MANIFEST).is_file() else {}
+    arguments = manifest.get("arguments")
+    trained = manifest.get("command") in _TRAINING and isinstance(arguments, dict)
+    return arguments if trained else None
 
 
 def resolve_tokenizer(text: str) -> str:

@@ -86,7 +86,11 @@ def test_scores_of_two_judges_are_not_compared(bench):
 def test_what_a_bench_warns_of_is_told_of_each_run(bench, capsys, tmp_path):
     fine, cut = (
         bench("fine", model("a", 12, 2.0)),
-        bench("cut", model("b", 12, 2.0, times_canonical_length=2.0)),
+        bench(
+            "cut",
+            model("b", 12, 2.0, times_canonical_length=2.0),
+            task={"with_new_tokens": ("b",)},
+        ),
     )
     code, _, err = tasc(capsys, "report", fine, cut, "--output", tmp_path / "out")
     assert code == 0

@@ -7,7 +7,7 @@ import pytest
 from tasc.benchmark.matrix import Loaded
 from tasc.benchmark.pages.bench import latency, time_by_part
 from tasc.benchmark.paired.pairs import comparisons
-from tasc.benchmark.record import PARTS, describe
+from tasc.benchmark.record import PARTS, describe, ends_in_loop
 from tasc.benchmark.results.cells import Difference, Lossless
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
@@ -76,6 +76,38 @@ def test_an_output_that_ends_at_the_limit_is_not_cut():
     runs[0].finish = "end"
     row = describe(cell("m", "ar", runs), None, ["a", "a b"], ["exact_match"], ";")
     assert [output.cut for output in row.outputs] == [False, True]
+
+
+def test_a_cut_output_has_the_length_of_its_reference_and_a_loop_is_seen():
+    looping, counting = generation([0, *[1, 2] * 10], [0], 1), generation([*range(20)], [0], 1)
+    ended = generation([0, *[1, 2] * 10], [0], 1)
+    ended.finish = "end"
+    references = ["a b", "a b c", "a"]
+    row = describe(
+        cell("m", "ar", [looping, counting, ended]), None, references, ["exact_match"], ";"
+    )
+    assert [output.loops for output in row.outputs] == [True, False, False]
+    assert [output.reference_tokens for output in row.outputs] == [2, 3, None]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "loops"),
+    [
+        ([7] * 3, True),
+        ([5, 6] * 3, True),
+        ([5, 6] * 2, False),
+        ([*range(100, 116)] * 3, True),
+        ([*range(100, 117)] * 3, False),  # a longer period
+        ([1, 2, *[*range(100, 110)] * 3], True),
+        ([*range(30), 7, 7, 7], False),  # such as the zeros of a number
+        ([*range(30), *[7] * 16], True),
+        ([*range(30), *[7] * 16, 8], False),
+        ([], False),
+        ([7], False),
+    ],
+)
+def test_a_loop_is_three_repetitions_or_more_up_to_the_end(tokens, loops):
+    assert ends_in_loop(np.array(tokens, np.int32)) == loops
 
 
 def test_times_are_medians_over_repeats_and_means_over_samples(rows):

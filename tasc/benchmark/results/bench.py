@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from tasc.benchmark.metrics import find
 from tasc.benchmark.metrics.metric import Metric
+from tasc.benchmark.results.answers import Majority, WrongOutput
 from tasc.benchmark.results.cells import Cell, ReferenceMatch
 from tasc.benchmark.results.comparisons import (
     CellComparison,
@@ -66,6 +67,10 @@ class BenchResults(RunResult):
     seeds_pairs: tuple[SeedsPair, ...]
     """Each model with several seeds compared with those before it."""
     prediction: Prediction
+    majority: Majority | None = None
+    """For comparison, in classification tasks; None for others."""
+    wrong_outputs: tuple[WrongOutput, ...] = ()
+    """The first three of each model."""
     resumed_turns: int = 0
     """Turns that an interrupted run had measured."""
 
@@ -82,31 +87,36 @@ class BenchResults(RunResult):
 
     def contradictions(self) -> Iterator[str]:
         """Yield what no bench writes: parts that the figures refer to and that are missing."""
-        cells = {(cell.model, cell.method) for cell in self.cells}
-        named = {(n.model, n.method) for one in self.comparisons for n in (one, one.against)}
-        named |= {(one.model, one.method) for one in self.reference}
-        named |= {(one.model, one.method) for one in self.prediction.cells}
-        paired = {model for pair in self.pairs for model in (pair.model, pair.against)}
-        scored = [{*pair.quality} for pair in self.pairs] + [{*one.quality} for one in self.seeds]
-        metrics = {*self.settings.metrics}
-        if not cells or not self.samples:
+        if not self.cells or not self.samples:
             yield "it has no cells or no samples"
-        for model, method in sorted(named - cells):
-            yield f"it compares {model} · {method}, which is not in its cells"
-        for model in sorted(paired - {model for model, _ in cells}):
-            yield f"it compares the model {model}, which is not in its cells"
+        yield from self._unknown_names()
         if self.task.corpus_repeated > self.task.corpus_outputs:
             yield "more examples of its corpus are repeated than there are"
-        if any(names != metrics for names in scored):
-            yield "it compares other metrics than its settings have"
         for cell in self.cells:
-            if not metrics <= cell.quality.keys():
+            if not {*self.settings.metrics} <= cell.quality.keys():
                 yield f"{cell.label} lacks a metric"
             times = (cell.ms_per_sample, cell.tokens_per_second, cell.samples)
             if not all(0 < time < inf for time in times):
                 yield f"{cell.label} has times or samples that are not positive"
             if len(cell.outputs) != len(self.samples) or not all(o.ms for o in cell.outputs):
                 yield f"{cell.label} has other outputs than {len(self.samples)} timed ones"
+
+    def _unknown_names(self) -> Iterator[str]:
+        cells = {(cell.model, cell.method) for cell in self.cells}
+        named = {(n.model, n.method) for one in self.comparisons for n in (one, one.against)}
+        named |= {(one.model, one.method) for one in self.reference}
+        named |= {(one.model, one.method) for one in self.prediction.cells}
+        compared = {model for pair in self.pairs for model in (pair.model, pair.against)}
+        compared |= {wrong.model for wrong in self.wrong_outputs}
+        scored = [{*pair.quality} for pair in self.pairs] + [{*one.quality} for one in self.seeds]
+        metrics = {*self.settings.metrics}
+        scored += [metrics | self.majority.quality.keys()] if self.majority else []
+        for model, method in sorted(named - cells):
+            yield f"it compares {model} · {method}, which is not in its cells"
+        for model in sorted(compared - {model for model, _ in cells}):
+            yield f"it compares the model {model}, which is not in its cells"
+        if any(names != metrics for names in scored):
+            yield "it compares other metrics than its settings have"
 
     def quality_changes(self, model: str) -> list[QualityChange]:
         """Return the change in each metric from the first model to ``model``; [] for the first."""

@@ -27,6 +27,10 @@ class Output(Record):
     """Number of forwards, including the prefill."""
     cut: bool = False
     """Whether it was cut at ``max_new_tokens``."""
+    loops: bool = False
+    """Whether it was cut and ends in at least three repetitions of at most 16 tokens."""
+    reference_tokens: NonNegativeInt | None = None
+    """Tokens of the reference, if the output was cut; None for others."""
     ms: tuple[NonNegativeFloat, ...]
     """Milliseconds of each repeat from the prompt to the last token; in a batch, its share."""
     accepted: tuple[tuple[int, int], ...] = ()

@@ -51,6 +51,13 @@ class QualityDifference(Record):
             return self.difference < 0 and self.mcnemar.p_value < _SIGNIFICANT
         return self.interval is not None and self.interval[1] < 0
 
+    @property
+    def is_gain(self) -> bool:
+        """Whether quality rises significantly, at the same level."""
+        if self.mcnemar is not None:
+            return self.difference > 0 and self.mcnemar.p_value < _SIGNIFICANT
+        return self.interval is not None and self.interval[0] > 0
+
 
 class SpeedRatio(Record):
     """How many times as fast one system is as another."""

@@ -43,6 +43,10 @@ class Task(SplitTask):
     """Prompt template."""
     trained_templates: dict[str, str] = Field(default_factory=dict)
     """Templates of the models that were trained with another one."""
+    trained: tuple[str, ...] = ()
+    """Models that tasc trained; the others are untuned."""
+    with_new_tokens: tuple[str, ...] = ()
+    """Models that were trained with the new tokens of tasc augment."""
     indexes: tuple[str, ...]
     """Saved n-gram indexes that replace the corpus."""
     draft_model: str | None

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from math import sqrt
-from operator import attrgetter
 
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Task
+from tasc.benchmark.results.quality import quality_lines
 
 # A fair draw of samples repeats corpus examples as often as the corpus repeats itself. Seen samples
 # change the speed-up if their share exceeds that by _SEEN. A small sample of a repetitive task can
@@ -16,26 +16,22 @@ _LONG = 1.25  # times the tokenizer's own tokens: longer outputs do not use the 
 
 
 def warnings(results: BenchResults) -> tuple[str, ...]:
-    """Return the warnings; those about a model look at its first method."""
+    """Return the warnings, quality before speed."""
+    return (*quality_lines(results), *advice(results))
+
+
+def advice(results: BenchResults) -> tuple[str, ...]:
+    """Return the warnings other than ``quality_lines``; models are judged by their first method."""
     models = [cells[0] for cells in results.by_model.values()]
     return (
-        *_losses(results, models),
         *_about_prompts(results.task),
-        *_about_outputs(models, results.settings.max_new_tokens),
+        *_about_new_tokens(models, results.task),
+        *_about_references(models),
+        *_about_cut_outputs(models, results.settings.max_new_tokens),
         *_seen(results.task),
         *_misfits(results.task),
         *_unscored(results),
     )
-
-
-def _losses(results: BenchResults, models: list[Cell]) -> Iterator[str]:
-    for cell in models:
-        for change in filter(attrgetter("is_loss"), results.quality_changes(cell.model)):
-            p = "" if change.p_value is None else f", p = {change.p_value:.2g}"
-            yield (
-                f"{cell.model} loses quality: {change.metric.label} {change.old:.3f} → "
-                f"{change.new:.3f}, a significant loss{p}"
-            )
 
 
 def _about_prompts(task: Task) -> Iterator[str]:
@@ -52,26 +48,58 @@ def _about_prompts(task: Task) -> Iterator[str]:
         )
 
 
-def _about_outputs(models: list[Cell], limit: int) -> Iterator[str]:
-    """Report outputs that use many tokens or reach the limit, and references out of reach."""
+def _about_new_tokens(models: list[Cell], task: Task) -> Iterator[str]:
+    """Report models with new tokens that write far more tokens than the same texts need."""
     for cell in models:
-        if (times := cell.times_canonical_length) > _LONG:
+        times = cell.times_canonical_length
+        if cell.model in task.with_new_tokens and times > _LONG:
             yield (
                 f"{cell.model} writes {times:.1f} times the tokens that its tokenizer needs for "
                 "the same outputs: it hardly uses the new tokens; train it longer (--epochs) or "
                 "with a higher --learning-rate"
             )
+
+
+def _about_references(models: list[Cell]) -> Iterator[str]:
+    """Report references that a model cannot write."""
+    for cell in models:
         if cell.rewritten:
             yield (
                 f"{cell.rewritten:,} of {len(cell.outputs):,} references cannot be written by "
                 f"{cell.model}: its tokenizer turns them into other text, or they contain its end "
                 "token; find them with tasc data, and correct the data or the tokenizer"
             )
-        if cut := sum(output.cut for output in cell.outputs):
+
+
+def _about_cut_outputs(models: list[Cell], limit: int) -> Iterator[str]:
+    """Report outputs that were cut at the limit, by cause.
+
+    They repeat themselves, their references are as long, or the model does not end them. Results
+    of older versions have no cause.
+    """
+    for cell in models:
+        cut = [output for output in cell.outputs if output.cut]
+        open_ended = [output for output in cut if not output.loops]
+        known = [n for output in open_ended if (n := output.reference_tokens) is not None]
+        long, all_outputs = sum(n >= limit for n in known), f"{len(cell.outputs):,} outputs"
+        if looping := len(cut) - len(open_ended):
             yield (
-                f"{cut:,} of {len(cell.outputs):,} outputs of {cell.model} were cut at {limit:,} "
-                "tokens: raise --max-new-tokens"
+                f"{looping:,} of {all_outputs} of {cell.model} repeat themselves until "
+                f"--max-new-tokens ({limit:,}): the model is trained too little, or the prompt "
+                "does not fit; train it longer (--epochs), or pass the --template of its training"
             )
+        if long:
+            yield (
+                f"{long:,} of {all_outputs} of {cell.model} were cut at {limit:,} tokens, and "
+                "their references are as long: raise --max-new-tokens"
+            )
+        if endless := len(known) - long:
+            yield (
+                f"{endless:,} of {all_outputs} of {cell.model} were cut at {limit:,} tokens, and "
+                "their references are shorter: the model does not end its outputs in time"
+            )
+        if unknown := len(open_ended) - len(known):
+            yield f"{unknown:,} of {all_outputs} of {cell.model} were cut at {limit:,} tokens"
 
 
 def _unscored(results: BenchResults) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""Quality before speed: the reasons for which the quality of a model comes before its speed-up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tasc.benchmark.metrics.metric import Metric
+from tasc.benchmark.results.bench import BenchResults, QualityChange
+from tasc.benchmark.results.cells import Cell
+
+_ALMOST_NONE = 0.02  # largest value of a metric by which almost no output is right
+_HALF = 1 / 2  # share of another quality that is far below it
+_GAP = 0.05  # smallest difference to a quality that is far above
+
+
+@dataclass(frozen=True)
+class Concern:
+    """A quality that comes before the speed-up of its model."""
+
+    figure: str  # the value of a metric, or its change from the first model's
+    metric: Metric
+    reasons: tuple[str, ...]  # predicates of the model, such as "loses quality: …"
+    useless: bool  # whether almost no output is right, or half of the quality is lost
+
+    @property
+    def text(self) -> str:
+        return "; it ".join(self.reasons)
+
+
+def concern(results: BenchResults, model: str) -> Concern | None:
+    """Return why the quality of a model comes before its speed-up; None if it does not.
+
+    Almost no output is right, a metric is significantly worse than the first model's, an untuned
+    model is better, or the most frequent label is right as often.
+    """
+    losses = [change for change in results.quality_changes(model) if change.is_loss]
+    reasons = [_loss(change) for change in losses]
+    primary = next(iter(results.metrics.items()), None)
+    if primary is None:
+        return None
+    name, metric = primary
+    own = results.by_model[model][0]
+    none = own.quality[name] <= _ALMOST_NONE
+    if none:
+        reasons.insert(0, f"has almost no output right: {_figures(own, results)}")
+    reasons += _below_untuned(results, own, name, metric)
+    reasons += _below_majority(results, own, name, metric)
+    if not reasons:
+        return None
+    figure = f"{own.quality[name]:.3f}"
+    if losses and not none:
+        metric, figure = losses[0].metric, f"{losses[0].old:.3f} → {losses[0].new:.3f}"
+    halved = any(change.new <= _HALF * change.old for change in losses)
+    return Concern(figure, metric, tuple(reasons), none or halved)
+
+
+def quality_lines(results: BenchResults) -> tuple[str, ...]:
+    """Return a line for each model whose quality comes before its speed-up.
+
+    The first model is what the others are compared with. It has a line if it has a speed-up
+    itself, or if there is no other model.
+    """
+    first, lines = results.cells[0], list[str]()
+    for model, cells in results.by_model.items():
+        found = concern(results, model)
+        speedups = [cell.speedup(first) for cell in cells if cell is not first]
+        if found is None or (not speedups and len(results.by_model) > 1):
+            continue
+        line = f"{model} {found.text}"
+        if speedups and found.useless:
+            line += f", so its speed-up of {max(speedups):.2f}× means nothing"
+        elif speedups:
+            line += f"; its speed-up is {max(speedups):.2f}×"
+        lines.append(line)
+    return tuple(lines)
+
+
+def _figures(cell: Cell, results: BenchResults) -> str:
+    return ", ".join(f"{m.label} {cell.quality[name]:.3f}" for name, m in results.metrics.items())
+
+
+def _loss(change: QualityChange) -> str:
+    p = "" if change.p_value is None else f", p = {change.p_value:.2g}"
+    label = change.metric.label
+    return f"loses quality: {label} {change.old:.3f} → {change.new:.3f}, a significant loss{p}"
+
+
+def _below_untuned(results: BenchResults, own: Cell, name: str, metric: Metric) -> Iterator[str]:
+    """Compare a trained model with each untuned one: is it significantly, or far, below it?"""
+    trained = results.task.trained
+    for other, cells in results.by_model.items():
+        if own.model in trained and other not in trained:
+            value, theirs = own.quality[name], cells[0].quality[name]
+            far = theirs - value >= _GAP and value <= _HALF * theirs
+            if far or _is_below(results, own.model, other, name):
+                yield (
+                    f"is worse than the untuned {other}: {metric.label} {value:.3f} against "
+                    f"{theirs:.3f}"
+                )
+
+
+def _is_below(results: BenchResults, model: str, other: str, name: str) -> bool:
+    """Whether a model is significantly below another, whichever of them comes first."""
+    tests = {(pair.model, pair.against): pair.quality for pair in results.pairs}
+    as_later = tests.get((model, other), {}).get(name)
+    as_earlier = tests.get((other, model), {}).get(name)
+    return bool(as_later and as_later.is_loss) or bool(as_earlier and as_earlier.is_gain)
+
+
+def _below_majority(results: BenchResults, own: Cell, name: str, metric: Metric) -> Iterator[str]:
+    majority = results.majority
+    if majority is None or name not in majority.quality:
+        return
+    value, always = own.quality[name], majority.quality[name]
+    if value <= always < 1:
+        yield (
+            f"is no better than always answering {majority.shown}: {metric.label} {value:.3f} "
+            f"against {always:.3f}"
+        )

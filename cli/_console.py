@@ -7,7 +7,7 @@ Names and texts may come from strangers, so control characters are escaped (``ta
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import typer
 from rich import box
@@ -136,15 +136,16 @@ def table(
     view = Table(title=visible(title), **_table)
     rows = [[visible(cell) for cell in row] for row in rows]
     columns, rows = _fitted([*map(visible, columns)], rows, optional)
+    widths = _widths([*zip(columns, *rows, strict=True)])
     for i, name in enumerate(columns):
         figures = i >= text_columns
         whole = figures and not any(" " in text for text in (name, *(row[i] for row in rows)))
-        view.add_column(
-            name, justify="right" if figures else "left", overflow="fold", no_wrap=whole
-        )
+        justify: Literal["left", "right"] = "right" if figures else "left"
+        width = widths[i] if widths else None
+        view.add_column(name, justify=justify, overflow="fold", no_wrap=whole, width=width)
     for row in rows:
         view.add_row(*row)
-    if Measurement.get(out, out.options, view).maximum >= out.width:
+    if widths or Measurement.get(out, out.options, view).maximum >= out.width:
         view.padding = (0, 0, 0, 0)
     out.print(view)
     out.print()
@@ -155,11 +156,31 @@ def _fitted(
 ) -> tuple[list[str], list[list[str]]]:
     """Leave out optional columns until the longest words of all columns fit side by side."""
     for name in optional:
-        if sum(_longest_word(texts) + 1 for texts in zip(columns, *rows, strict=True)) < out.width:
+        if _fits([*map(_longest_word, zip(columns, *rows, strict=True))]):
             break
         at = columns.index(name)
-        columns, *rows = (line[:at] + line[at + 1 :] for line in (columns, *rows))
+        columns, *rows = [line[:at] + line[at + 1 :] for line in (columns, *rows)]
     return columns, rows
+
+
+def _widths(texts: Sequence[tuple[str, ...]]) -> list[int] | None:
+    """Return the width of each column where lines must be broken but no word; else None.
+
+    Each column is as wide as its longest word; the first ones get the space that is left.
+    """
+    least = [*map(_longest_word, texts)]
+    whole = [max(map(cell_len, column)) for column in texts]
+    if _fits([width + 1 for width in whole]) or not _fits(least):
+        return None
+    left = out.width + 1 - sum(width + 1 for width in least)
+    for i, width in enumerate(whole):
+        more = min(width - least[i], left)
+        least[i], left = least[i] + more, left - more
+    return least
+
+
+def _fits(widths: list[int]) -> bool:
+    return sum(widths) + len(widths) - 1 <= out.width  # a space between two columns
 
 
 def _longest_word(texts: Iterable[str]) -> int:

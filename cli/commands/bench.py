@@ -103,7 +103,8 @@ def _seeds(found: BenchResults) -> None:
         for row in found.seeds
     ]
     columns = ["model", "method", "seeds", "ms", "speed-up", "steps", *_labels(found)]
-    table("Mean ± standard deviation over seeds", columns, rows, text_columns=2)
+    title, optional = "Mean ± standard deviation over seeds", ("steps", "seeds", "ms")
+    table(title, columns, rows, text_columns=2, optional=optional)
     for pair in found.seeds_pairs:
         say(_seeds_line(pair, found))
 

@@ -33,7 +33,7 @@ def concern(results: BenchResults, model: str) -> Concern | None:
     model is better, or the most frequent label is right as often.
     """
     losses = [change for change in results.quality_changes(model) if change.is_loss]
-    reasons = [_loss(change) for change in losses]
+    reasons = ["loses quality: " + ", ".join(map(_loss, losses))] if losses else []
     primary = next(iter(results.metrics.items()), None)
     if primary is None:
         return None
@@ -80,15 +80,19 @@ def _figures(cell: Cell, results: BenchResults) -> str:
 
 def _loss(change: QualityChange) -> str:
     p = "" if change.p_value is None else f", p = {change.p_value:.2g}"
-    label = change.metric.label
-    return f"loses quality: {label} {change.old:.3f} → {change.new:.3f}, a significant loss{p}"
+    return f"{change.metric.label} {change.old:.3f} → {change.new:.3f}, a significant loss{p}"
 
 
 def _below_untuned(results: BenchResults, own: Cell, name: str, metric: Metric) -> Iterator[str]:
-    """Compare a trained model with each untuned one: is it significantly, or far, below it?"""
+    """Compare a trained model with each untuned one: is it significantly, or far, below it?
+
+    A significant loss from the first model is reported as such.
+    """
     trained = results.task.trained
+    first = results.cells[0].model
+    lost = {first} if _is_below(results, own.model, first, name) else set()
     for other, cells in results.by_model.items():
-        if own.model in trained and other not in trained:
+        if own.model in trained and other not in {*trained, *lost}:
             value, theirs = own.quality[name], cells[0].quality[name]
             far = theirs - value >= _GAP and value <= _HALF * theirs
             if far or _is_below(results, own.model, other, name):

@@ -50,6 +50,8 @@ def test_each_command_names_the_next_until_there_is_a_report(capsys, tmp_path, t
     assert commands == ["analyze", "augment", "finetune", "bench"]
     asked = json.loads((tmp_path / "tasc-out/bench/manifest.json").read_text())["arguments"]
     assert asked["source"]["template"] == "{input} =\n"
+    measured = json.loads((tmp_path / "tasc-out/bench/results.json").read_text())["task"]
+    assert measured["trained"] == measured["with_new_tokens"] == ["finetune"]
     warning = "finetune was trained with the prompt template '{input} =\\n', and the bench uses "
     assert warning not in err
     at = ran.index("--template")

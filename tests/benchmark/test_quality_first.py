@@ -80,6 +80,12 @@ SITUATIONS = {
     "truncated and repeating": Situation(
         [base(), tuned(cut=LOOPS)], advice=("10 of 40 outputs of ft repeat themselves",)
     ),
+    "untuned and repeating": Situation(
+        [base(cut=LOOPS), tuned()],
+        trained=("ft",),
+        advice=("10 of 40 outputs of base repeat themselves until --max-new-tokens (8): the model "
+        "is not tuned, or the prompt does not fit",),
+    ),
     "truncated and long": Situation(
         [base(), tuned(cut=LONG)],
         advice=("10 of 40 outputs of ft were cut at 8 tokens, and their references are as long: "

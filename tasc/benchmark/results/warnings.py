@@ -12,6 +12,14 @@ from tasc.benchmark.results.quality import quality_lines
 # change the speed-up if their share exceeds that by _SEEN. A small sample of a repetitive task can
 # reach _SEEN by chance, so the excess must also be _DEVIATIONS standard deviations.
 _SEEN, _DEVIATIONS = 1 / 4, 3
+_TOO_LITTLE = (
+    "the model is trained too little, or the prompt does not fit; train it longer (--epochs), or "
+    "pass the --template of its training"
+)
+_UNTUNED = (
+    "the model is not tuned, or the prompt does not fit; train it with tasc finetune, or change "
+    "the --template"
+)
 _LONG = 1.25  # times the tokenizer's own tokens: longer outputs do not use the new tokens
 
 
@@ -27,7 +35,7 @@ def advice(results: BenchResults) -> tuple[str, ...]:
         *_about_prompts(results.task),
         *_about_new_tokens(models, results.task),
         *_about_references(models),
-        *_about_cut_outputs(models, results.settings.max_new_tokens),
+        *_about_cut_outputs(models, results.settings.max_new_tokens, results.task),
         *_seen(results.task),
         *_misfits(results.task),
         *_unscored(results),
@@ -71,13 +79,14 @@ def _about_references(models: list[Cell]) -> Iterator[str]:
             )
 
 
-def _about_cut_outputs(models: list[Cell], limit: int) -> Iterator[str]:
+def _about_cut_outputs(models: list[Cell], limit: int, task: Task) -> Iterator[str]:
     """Report outputs that were cut at the limit, by cause.
 
     They repeat themselves, their references are as long, or the model does not end them. Results
     of older versions have no cause.
     """
     for cell in models:
+        trained = cell.model in task.trained
         cut = [output for output in cell.outputs if output.cut]
         open_ended = [output for output in cut if not output.loops]
         known = [n for output in open_ended if (n := output.reference_tokens) is not None]
@@ -85,8 +94,7 @@ def _about_cut_outputs(models: list[Cell], limit: int) -> Iterator[str]:
         if looping := len(cut) - len(open_ended):
             yield (
                 f"{looping:,} of {all_outputs} of {cell.model} repeat themselves until "
-                f"--max-new-tokens ({limit:,}): the model is trained too little, or the prompt "
-                "does not fit; train it longer (--epochs), or pass the --template of its training"
+                f"--max-new-tokens ({limit:,}): {_TOO_LITTLE if trained else _UNTUNED}"
             )
         if long:
             yield (

@@ -193,7 +193,7 @@ def _trained(trial: Trial, template: str, steps: int | None) -> tuple[np.ndarray
             for part in np.array_split(indices, len(indices)):
                 batch = collate(examples, part).to(loaded.device)
                 loss = summed_loss(adapted, batch, bfloat16=bfloat16)
-                (loss / examples.targets_of(indices)).backward()
+                torch.autograd.backward(loss / examples.targets_of(indices))
             optimizer.step()
             optimizer.zero_grad()
             done += 1

@@ -259,7 +259,8 @@ def test_training_fits_the_model_and_the_machine(
     monkeypatch.setattr("tasc.commands.starter.write.elements", lambda _: parameters)
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     make_base(Path("model"))
-    done(capsys, "init", "mine.jsonl", "--model", "model")
+    # The GPU is not there: with a template, no prompt is tried on it.
+    done(capsys, "init", "mine.jsonl", "--model", "model", "--template", "{input}\\n")
     steps = planned().steps
     ours, baseline = steps["tasc-ft"], steps["baseline"]
     assert ours.learning_rate == baseline.learning_rate == rate

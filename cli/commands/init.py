@@ -1,6 +1,8 @@
 """``tasc init``: write a recipe for your own data."""
 
-from tasc.commands.starter.write import InitOptions, start_recipe
+import json
+
+from tasc.commands.starter.write import InitOptions, Started, start_recipe
 
 from .._console import print_json, say
 from .._derive import RunFlags
@@ -23,6 +25,20 @@ def run(options: InitOptions, flags: RunFlags) -> None:
         say(f"outputs: {made.constraint} fits {made.fitting:.1%} of held-out outputs")
     if made.unfit:
         say(f"outputs: no schema fits 99% of them: {made.unfit}")
+    if made.template is not None:
+        say(_prompt(made))
     say(f"task: {made.task}")
     say(f"recipe: {made.recipe}")
     say(f"Next: tasc run {made.recipe} --dry-run")
+
+
+def _prompt(made: Started) -> str:
+    """Return a line about the chosen prompt."""
+    line = f"prompt: {json.dumps(made.template, ensure_ascii=False)}"
+    chosen = next((one for one in made.prompts if one.template == made.template), None)
+    if chosen is None:
+        return f"{line} (not tried with a model)"
+    nats = f"{chosen.nats:.2f} nats per output"
+    if chosen.trained_nats is not None:
+        nats += f", {chosen.trained_nats:.2f} after a short training"
+    return f"{line} ({nats}; {len(made.prompts)} prompts tried)"

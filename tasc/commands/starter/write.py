@@ -1,9 +1,11 @@
 """Writing a recipe for a user's own data: what its data are, as they were found."""
 
+import json
 import math
 import os
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,9 +15,12 @@ from pydantic import Field, field_validator
 from tasc.commands.starter.fit import Fit, fit, within
 from tasc.commands.starter.holdout import hold_out
 from tasc.commands.starter.infer import Inferred, infer, unfit
+from tasc.commands.starter.prompts import BARE, ChosenPrompt, TriedPrompt, labelled, written
+from tasc.commands.starter.trial import choose
 from tasc.data.corpus import Corpus, as_recognised, load, precheck, splits
 from tasc.data.local import is_local
 from tasc.data.source import BUILTIN, Source
+from tasc.data.table import Table
 from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.files.folders import remove
@@ -34,7 +39,7 @@ from tasc.visible import STEERING, visible_line
 from tasc.vocab.exports.export import supported_export
 
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
-_WITHOUT_ROLES = "{input}\n"  # a chat's messages, for a model without a chat template
+_WITHOUT_ROLES = BARE  # a chat's messages, for a model without a chat template
 
 
 class InitOptions(CommandOptions):
@@ -89,6 +94,10 @@ class Started(Report):
     """Share of held-out outputs that satisfy it."""
     unfit: str = ""
     """Why no schema was written for JSON outputs."""
+    template: str | None = None
+    """The prompt template that was chosen; None if the data, the task file or you had one."""
+    prompts: tuple[TriedPrompt, ...] = ()
+    """The prompts that were tried with the model, the best first."""
 
 
 def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
@@ -123,8 +132,11 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     corpus = load(source, "train") if here else None
     progress("find what the outputs have in common", 0, 0)
     inferred = _inferred(options, source, corpus) if task != given else None
+    prompt = _prompt(options, source, held, corpus, progress) if task != given else None
+    corpus = _prompted(corpus, prompt)
     data = _data(options, source, folder if held else None, inferred)
-    texts = _texts(options, source, data, how, held_out, corpus, progress)
+    data |= _prompt_keys(source, how, prompt)
+    texts = _texts(options, source, data, how, held_out, corpus, prompt, progress)
     files = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
     written = [recipe] if task == given else [recipe, task]
     files |= zip(written, texts, strict=False)
@@ -147,6 +159,8 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
         constraint=recipe.parent / inferred.file if inferred else None,
         fitting=inferred.share if inferred else 0.0,
         unfit=unfit(corpus.outputs) if corpus and not (inferred or source.chat) else "",
+        template=prompt.template if prompt else None,
+        prompts=prompt.tried if prompt else (),
     )
 
 
@@ -190,6 +204,55 @@ def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> In
     if found is not None:
         _check_free(Path(options.recipe).parent / found.file)
     return found
+
+
+def _prompt(
+    options: InitOptions,
+    source: Source,
+    held: dict[str, list[str]],
+    corpus: Corpus | None,
+    progress: Progress,
+) -> ChosenPrompt | None:
+    """Choose a prompt; None for chats, and for a template that was given or that the data imply.
+
+    A model that is not on this machine, or without weights, cannot try prompts.
+    """
+    if source.chat or source.names("template"):
+        return None
+    parameters = _parameters(options.model)
+    if options.model is None or corpus is None or parameters == math.inf:
+        return ChosenPrompt(labelled(source))
+    pairs = [(example.input, example.output) for example in corpus.examples]
+    if held:  # test examples choose nothing
+        pairs = _pairs(source, held["train"])
+    tokenizer = load_tokenizer(options.model)
+    return choose(
+        options.model, parameters, tokenizer, source, pairs, options.hours, options.seed, progress
+    )
+
+
+def _pairs(source: Source, lines: list[str]) -> list[tuple[str, str]]:
+    """Return the inputs and outputs of lines of JSON, as texts."""
+    rows = [json.loads(line) for line in lines]
+    names = source.input_column, source.output_column
+    table = Table("train", {name: [row[name] for row in rows] for name in names}, str)
+    return list(zip(*(table.texts(name) for name in names), strict=True))
+
+
+def _prompt_keys(source: Source, how: str, prompt: ChosenPrompt | None) -> dict[str, str]:
+    """Return the keys of a task file; with a template, columns are no longer recognised."""
+    if prompt is None:
+        return {}
+    columns = {"input_column": source.input_column, "output_column": source.output_column}
+    return (columns if how else {}) | {"template": prompt.template}
+
+
+def _prompted(corpus: Corpus | None, prompt: ChosenPrompt | None) -> Corpus | None:
+    if corpus is None or prompt is None:
+        return corpus
+    prompts = written(prompt.template, [example.input for example in corpus.examples])
+    pairs = zip(corpus.examples, prompts, strict=True)
+    return replace(corpus, examples=tuple(replace(one, prompt=text) for one, text in pairs))
 
 
 def _check_free(path: Path, advice: str = "a recipe in another folder with --recipe") -> None:
@@ -250,6 +313,7 @@ def _texts(
     how: str,
     held_out: dict[str, int],
     corpus: Corpus | None,
+    prompt: ChosenPrompt | None,
     progress: Progress,
 ) -> list[str]:
     """Fill in the templates: values as YAML, and texts of comments as one line."""
@@ -269,6 +333,8 @@ def _texts(
         "file": visible_line(shlex.quote(options.recipe)),
         "held_out": held_out,
         "how": visible_line(how),
+        "prompt": prompt,
+        "tried": _tried(prompt) if prompt else [],
         "model": None if model is None else _value(model),
         "hours": options.hours and f"{options.hours:g} h",
         "validates": "validation" in (held_out or splits(source)),
@@ -285,6 +351,20 @@ def _texts(
     ]
 
 
+def _tried(prompt: ChosenPrompt) -> list[str]:
+    """Return a line for each tried prompt, with its figures."""
+    lines = []
+    for one in prompt.tried:
+        trained = "" if one.trained_nats is None else f"   {one.trained_nats:8.2f} trained"
+        mark = "   (chosen)" if one.template == prompt.template else ""
+        template = json.dumps(one.template, ensure_ascii=False)
+        lines.append(visible_line(f"{one.nats:8.2f}{trained}   {template}{mark}"))
+    return lines
+
+
 def _value(value: object) -> str:
     plain = not STEERING.search(str(value))
-    return yaml.safe_dump([value], default_flow_style=True, width=2**20, allow_unicode=plain)[1:-2]
+    style = '"' if isinstance(value, str) and "\n" in value else None  # else YAML folds the lines
+    return yaml.safe_dump(
+        [value], default_flow_style=True, default_style=style, width=2**20, allow_unicode=plain
+    )[1:-2]

@@ -1,0 +1,163 @@
+"""The prompt of a recipe: candidates for a task's columns and model, and the choice among them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasc.data.chat import Turn
+from tasc.data.source import Source
+from tasc.errors import InputError
+from tasc.report.record import Record
+from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.files import CONFIGS
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+BARE = "{input}\n"
+_GENERIC = "Input: {input}\nOutput: "
+_MARK = "tasc-marks-the-input"  # in the place of an input while a chat template writes
+_ERRORS = 2.0  # standard errors of a mean difference that noise seldom exceeds
+
+
+class TriedPrompt(Record):
+    """A prompt that ``tasc init`` tried, and the loss of held-out outputs after it."""
+
+    template: str
+    nats: float
+    """Mean loss of an output with its end token under the untuned model, in nats."""
+    trained_nats: float | None = None
+    """The same after a few steps of training; None if the prompt was not trained with."""
+
+
+@dataclass(frozen=True)
+class ChosenPrompt:
+    """The prompt template of a task file, and the tried ones, best first; none if untried."""
+
+    template: str
+    tried: tuple[TriedPrompt, ...] = ()
+    outputs: int = 0  # held-out outputs whose loss was measured
+
+
+def labelled(source: Source) -> str:
+    """Return a prompt that labels input and output with their columns' names if they are words."""
+    names = source.input_column, source.output_column
+    if not all(map(_is_words, names)):
+        return _GENERIC
+    before, after = (_words(name) for name in names)
+    return f"{before[0].upper()}{before[1:]}: {{input}}\n{after[0].upper()}{after[1:]}: "
+
+
+def candidates(source: Source, tokenizer: LoadedTokenizer) -> list[str]:
+    """Return different prompt templates, the preferred ones first and the bare input last.
+
+    After each comes the same with the tokenizer's beginning token in front, if it has one and the
+    template does not begin with it. Neither training nor decoding adds that token by itself.
+    """
+    begin = _beginning(tokenizer)
+    templates = [labelled(source), _GENERIC, *_chat(source, tokenizer), BARE]
+    found = []
+    for template in dict.fromkeys(templates):
+        found.append(template)
+        if begin and not template.startswith(begin):
+            found.append(begin + template)
+    return found
+
+
+def best(losses: Mapping[str, np.ndarray]) -> str:
+    """Return the first template whose losses no other's are significantly below.
+
+    ``losses`` has arrays (N,) of the same N outputs, by template in the order of preference. A
+    template is significantly worse than that of the lowest mean if their paired difference exceeds
+    two standard errors.
+    """
+    lowest = min(losses, key=lambda template: float(losses[template].mean()))
+    return next(
+        template
+        for template, found in losses.items()
+        if template == lowest or not _exceeds(found - losses[lowest])
+    )
+
+
+def _exceeds(difference: np.ndarray) -> bool:
+    """Return whether the mean of (N,) differences exceeds two standard errors."""
+    if len(difference) < 2:
+        return False
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    return bool(difference.mean() > _ERRORS * error)
+
+
+def _beginning(tokenizer: LoadedTokenizer) -> str | None:
+    """Return the text of the beginning token, escaped for a template; None if there is none."""
+    named = (tokenizer.named_tokens(name).get("bos_token") for name in CONFIGS)
+    token = next(filter(None, named), None)
+    if token is None or tokenizer.tokenizer.token_to_id(token) not in tokenizer.special_ids:
+        return None
+    return _escaped(token)
+
+
+def _chat(source: Source, tokenizer: LoadedTokenizer) -> list[str]:
+    """Return what the chat template writes for an instruction and an input, as a template.
+
+    Empty if the tokenizer has no chat template, or it does not write the input once as it is.
+    """
+    message = {"role": "user", "content": f"{_instruction(source)}\n{_MARK}"}
+    try:
+        template = ChatTemplate.of(tokenizer)
+        if template is None:
+            return []
+        prompt, _ = template.write(Turn((message,), {"role": "assistant", "content": "text"}))
+    except InputError:  # chats are not this task's data: other prompts remain
+        return []
+    before, *after = prompt.split(_MARK)
+    return [f"{_escaped(before)}{{input}}{_escaped(after[0])}"] if len(after) == 1 else []
+
+
+def _instruction(source: Source) -> str:
+    names = source.input_column, source.output_column
+    if not all(map(_is_words, names)) or names == ("input", "output"):
+        return "Write the output for this input:"
+    before, after = (_words(name) for name in names)
+    return f"Write the {after} of this {before}:"
+
+
+def _is_words(name: str) -> bool:
+    """Return whether a column's name is made of words: letters only, two or more each."""
+    words = _words(name).split(" ")
+    return all(len(word) > 1 and word.isalpha() for word in words)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def with_figures(
+    chosen: str, losses: Mapping[str, np.ndarray], trained: Mapping[str, np.ndarray]
+) -> ChosenPrompt:
+    """Return the chosen template with the mean losses of all, the lowest first."""
+    tried = [
+        TriedPrompt(
+            template=template,
+            nats=round(float(found.mean()), 3),
+            trained_nats=(
+                round(float(trained[template].mean()), 3) if template in trained else None
+            ),
+        )
+        for template, found in losses.items()
+    ]
+    tried.sort(
+        key=lambda one: (
+            one.trained_nats is None,
+            one.nats if one.trained_nats is None else one.trained_nats,
+        )
+    )
+    return ChosenPrompt(chosen, tuple(tried), len(next(iter(losses.values()))))
+
+
+def written(template: str, inputs: Sequence[str]) -> list[str]:
+    """Return the prompts of ``template``, whose only field is ``{input}``."""
+    source = Source(path="prompts", template=template)
+    return [source.prompt(text, {}) for text in inputs]

@@ -1,0 +1,202 @@
+"""Trying prompts with a model: the loss of held-out outputs after each, untuned and trained."""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasc.commands.starter.fit import fit
+from tasc.commands.starter.prompts import ChosenPrompt, best, candidates, labelled, with_figures
+from tasc.commands.starter.prompts import written as prompts_of
+from tasc.data.source import Source
+from tasc.progress import Progress
+from tasc.tokenizer.loaded import LoadedTokenizer
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+    from tasc.models.load import Quantization
+    from tasc.training.core.batch import Examples
+
+LARGEST_CPU, LARGEST_GPU = 10**9, 2 * 10**10  # parameters of models that prompts are tried with
+FEWEST_HOURS = 0.5  # from which prompts are trained with, too
+_HELD, _LEARNT = 48, 64  # outputs whose loss is measured; examples of the short training
+_FEWEST = 8  # held-out outputs
+_TOKENS = 24_000  # of all forwards of untuned models: long examples are measured on fewer
+_LONGEST = 1024  # tokens of an example
+_SPACE = 128  # of them: the most that a prompt may add to its input
+_TRAINED = 3  # prompts that are trained with
+_BATCH, _PASSES = 8, 2  # examples per step, and passes over the examples
+_SECONDS = 120.0  # the most of a short training
+_MICRO_BATCH = 512  # tokens of a forward
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model, and different inputs with an output each: to measure, and to train on before."""
+
+    model: str
+    parameters: float
+    tokenizer: LoadedTokenizer
+    held: Sequence[tuple[str, str]]
+    learnt: Sequence[tuple[str, str]]
+    seed: int
+
+
+def choose(
+    model: str,
+    parameters: float,
+    tokenizer: LoadedTokenizer,
+    source: Source,
+    pairs: Sequence[tuple[str, str]],
+    hours: float | None,
+    seed: int,
+    progress: Progress,
+) -> ChosenPrompt:
+    """Choose the prompt after which the outputs of ``pairs`` (input, output) are most probable.
+
+    With enough ``hours``, the model is also trained on a few examples with each of the best
+    prompts, and those losses decide. Models and examples that are too large are not tried, and the
+    columns' names label the input.
+    """
+    import torch
+
+    most = LARGEST_GPU if torch.cuda.is_available() else LARGEST_CPU
+    templates = candidates(source, tokenizer)
+    held, learnt = divided(pairs, tokenizer, len(templates), seed)
+    if parameters > most or len(held) < _FEWEST:
+        return ChosenPrompt(labelled(source))
+    trial = Trial(model, parameters, tokenizer, held, learnt, seed)
+    trains = hours is not None and hours >= FEWEST_HOURS and len(learnt) >= _BATCH
+    total = len(templates) + (_TRAINED if trains else 0)
+    losses = dict[str, np.ndarray]()
+    loaded = _loaded(trial)
+    for done, template in enumerate(templates):
+        progress("try prompts", done, total)
+        losses[template] = _measured(loaded, trial, template)
+    del loaded
+    trained = dict[str, np.ndarray]()
+    if trains:
+        order = sorted(losses, key=lambda template: float(losses[template].mean()))[:_TRAINED]
+        steps: int | None = None
+        for done, template in enumerate(order, start=len(templates)):
+            progress("try prompts", done, total)
+            trained[template], steps = _trained(trial, template, steps)
+        trained = {template: trained[template] for template in losses if template in trained}
+    progress("try prompts", total, total)
+    return with_figures(best(trained or losses), losses, trained)
+
+
+def divided(
+    pairs: Sequence[tuple[str, str]], tokenizer: LoadedTokenizer, count: int, seed: int
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return pairs to measure ``count`` prompts with and others to train on, by hashes of inputs.
+
+    Inputs are different, with the first output of each. Long pairs are left out.
+    """
+    of = dict(reversed(pairs))  # the first output of each
+    inputs = sorted(of, key=lambda text: hashlib.sha256(f"{seed}\0{text}".encode()).digest())
+    inputs = inputs[: 4 * (_HELD + _LEARNT)]
+    lengths = sum(
+        np.diff(tokenizer.encode(texts).offsets) for texts in (inputs, [of[i] for i in inputs])
+    )
+    fitting = [
+        i for i, n in zip(inputs, np.atleast_1d(lengths), strict=True) if n + _SPACE < _LONGEST
+    ]
+    usual = float(np.mean(lengths)) + 1 if inputs else 1.0
+    held = min(_HELD, max(_FEWEST, int(_TOKENS / (count * usual))), len(fitting) // 2)
+    chosen = [(text, of[text]) for text in fitting[: held + _LEARNT]]
+    return chosen[:held], chosen[held:]
+
+
+def _loaded(trial: Trial) -> "PreTrainedModel":
+    from tasc.models.load import load_model, training_dtype
+
+    quantize: Quantization = fit(trial.parameters, None, None).quantize  # type: ignore[assignment]
+    dtype = training_dtype("auto", "auto")
+    return load_model(trial.model, dtype, "auto", quantize, trial.tokenizer)
+
+
+def _encoded(
+    model: "PreTrainedModel", trial: Trial, template: str, pairs: Sequence[tuple[str, str]]
+) -> "Examples":
+    from tasc.training.core.batch import encode_examples, longest_example
+
+    prompts = prompts_of(template, [text for text, _ in pairs])
+    outputs = [output for _, output in pairs]
+    return encode_examples(trial.tokenizer, prompts, outputs, longest_example(model, 2 * _LONGEST))
+
+
+def output_losses(model: "torch.nn.Module", examples: "Examples", *, bfloat16: bool) -> np.ndarray:
+    """Return (S,) losses in nats, summed over the targets of each example."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from tasc.training.core.batch import IGNORED, collate
+    from tasc.training.objectives.language import target_logits
+
+    losses = np.zeros(len(examples))
+    size = max(1, _MICRO_BATCH // int(examples.lengths.max()))
+    order = np.argsort(examples.lengths, kind="stable")
+    device = next(model.parameters()).device
+    for start in range(0, len(order), size):
+        indices = order[start : start + size]
+        batch = collate(examples, indices).to(device)
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+            logits, labels = target_logits(model, batch)
+        found = cross_entropy(logits, labels, reduction="none").cpu().numpy()
+        owners = (batch.labels[:, 1:] != IGNORED).nonzero()[:, 0].cpu().numpy()
+        np.add.at(losses, indices[owners], found)
+    return losses
+
+
+def _measured(model: "PreTrainedModel", trial: Trial, template: str) -> np.ndarray:
+    from tasc.training.core.precision import multiplies_in_bfloat16
+
+    bfloat16 = multiplies_in_bfloat16(model.device, "auto", bf16=False)
+    return output_losses(model, _encoded(model, trial, template, trial.held), bfloat16=bfloat16)
+
+
+def _trained(trial: Trial, template: str, steps: int | None) -> tuple[np.ndarray, int]:
+    """Return the losses after ``steps`` of training, or after those that the time allows."""
+    import torch
+
+    from tasc.training.adapters import lora
+    from tasc.training.adapters.options import AdapterOptions
+    from tasc.training.core.batch import collate
+    from tasc.training.core.precision import multiplies_in_bfloat16
+    from tasc.training.objectives.language import summed_loss
+
+    loaded = _loaded(trial)
+    examples = _encoded(loaded, trial, template, trial.learnt)
+    with torch.random.fork_rng():
+        torch.manual_seed(trial.seed)
+        adapted = lora.attach(loaded, np.unique(examples.tokens).tolist(), AdapterOptions()).train()
+        rate = float(fit(trial.parameters, None, None).learning_rate)
+        weights = [weight for weight in adapted.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
+        bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
+        begin, order = time.monotonic(), np.random.default_rng(trial.seed)
+        batches = [
+            indices
+            for _ in range(_PASSES)
+            for indices in np.array_split(
+                order.permutation(len(examples)), -(-len(examples) // _BATCH)
+            )
+        ][:steps]
+        done = 0
+        for indices in batches:
+            for part in np.array_split(indices, len(indices)):
+                batch = collate(examples, part).to(loaded.device)
+                loss = summed_loss(adapted, batch, bfloat16=bfloat16)
+                torch.autograd.backward(loss / examples.targets_of(indices))
+            optimizer.step()
+            optimizer.zero_grad()
+            done += 1
+            if steps is None and time.monotonic() - begin > _SECONDS:
+                break
+    return _measured(adapted.eval(), trial, template), done

@@ -14,7 +14,11 @@ namespace {
 #define TASC_INLINE [[gnu::always_inline]] inline
 
 // Named lanes: GCC would unroll a loop over them before vectorising, and then fail to vectorise.
+#ifdef __aarch64__
+constexpr int kLanes = 4;  // of wider vectors, GCC converts each number alone
+#else
 constexpr int kLanes = 16;
+#endif
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
 

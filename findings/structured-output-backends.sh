@@ -14,7 +14,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv"
 pip=("$folder/venv/bin/pip" install --quiet --disable-pip-version-check)
-"${pip[@]}" --retries 1 --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.13.0"
+"${pip[@]}" "torch==2.13.0"
 "${pip[@]}" "apache-tvm-ffi==0.1.15.post2" "llguidance==1.7.6" "numpy==2.4.6" "pydantic==2.14.3" \
   "transformers==5.23.0"
 "${pip[@]}" --no-deps "xgrammar==0.2.8" # its dependency triton is for GPUs

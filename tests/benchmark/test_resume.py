@@ -133,7 +133,7 @@ DATED = (
 )
 
 
-def test_a_resumed_bench_has_the_date_of_its_first_run(tmp_path, capsys, monkeypatch):
+def test_a_resumed_bench_has_the_date_of_its_first_run(tmp_path, capsys, monkeypatch, heard):
     chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     write(tmp_path / "chats.jsonl", [{"messages": chat}] * 6)
     base = make_base(tmp_path / "m")

@@ -18,25 +18,13 @@ from tasc.data.lines import line_name, offset_lines, text_lines
 from tasc.data.saved import saved_splits
 from tasc.data.source import Source
 from tasc.data.table import VALIDATION_NAMES, Table, check_columns, choose_split
-from tasc.data.tabular import (
-    arrow_columns,
-    arrow_names,
-    csv_columns,
-    csv_names,
-    parquet_columns,
-    parquet_names,
-)
+from tasc.data.tabular import COLUMN_FORMATS
 from tasc.errors import InputError
 
 _BATCH = 4096  # rows read at a time
 _FORMATS = {".jsonl": "lines", ".ndjson": "lines", ".json": "json", ".csv": "csv"}
 _FORMATS |= {".tsv": "csv", ".parquet": "parquet"}
 _FORMATS |= dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
-# Formats of columns: functions that read some rows at a time, and the names.
-_COLUMNS = {
-    "parquet": (parquet_columns, parquet_names),
-    "arrow": (arrow_columns, arrow_names),
-}
 _SPLIT_FILE = re.compile(
     r"(train|validation|valid|val|dev|test)(-\d+-of-\d+)?"
     r"(\.(?:jsonl|ndjson|json|csv|tsv|parquet|arrow|feather|ipc))(\.gz)?"
@@ -161,7 +149,7 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
 def peek_files(
     source: Source, split: str, files: Sequence[Path]
 ) -> tuple[list[str], Callable[[str], object]]:
-    """Do as ``peek`` for the files of a split."""
+    """Return what ``peek`` returns, for the ``files`` of a split."""
 
     def first(name: str) -> object:
         one = replace(source, input_column=name, output_column=name, template="{input}")
@@ -173,13 +161,11 @@ def peek_files(
 
 def _names(path: Path, separator: str) -> list[str]:
     form = _format(path)
-    if form == "csv":
-        return csv_names(path, separator)
-    if form in _COLUMNS:
-        return _COLUMNS[form][1](path)
+    if form in COLUMN_FORMATS:
+        return COLUMN_FORMATS[form].names(path, separator)
     rows = islice(_entries(Span(path, 0)) if form else iter(()), _BATCH)
     names = dict.fromkeys(next(rows, ({}, 0))[0])
-    with suppress(InputError):  # who reads the rows tells what is wrong with a later one
+    with suppress(InputError):  # reading the rows reports an invalid later one
         names |= dict.fromkeys(name for row, _ in rows for name in row)
     return list(names)
 
@@ -192,7 +178,7 @@ def split_files(path: str, split: str) -> tuple[list[Path], str]:
 
 
 def has_format(path: str) -> bool:
-    """Whether the name of a file ends as one that is read here."""
+    """Return whether a file of this name is in one of the formats read here."""
     return _format(Path(path)) is not None
 
 
@@ -208,13 +194,9 @@ def _batches(span: Span, source: Source, size: int) -> Iterator[Batch]:
             f"{path}: unknown file type; use .jsonl, .json, .csv, .tsv, .parquet or .arrow (also "
             ".gz)"
         )
-    if form == "csv" or form in _COLUMNS:
-        if form == "csv":
-            parts = csv_columns(path, columns, size, source.separator)
-        else:
-            parts = _COLUMNS[form][0](path, columns, size)
+    if form in COLUMN_FORMATS:
         start = 0
-        for part in parts:
+        for part in COLUMN_FORMATS[form].columns(path, source.separator, columns, size):
             end = start + len(part[columns[0]])
             yield part, list(range(start, end))
             start = end

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,17 @@ _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _LINES, _CHARACTERS = 1000, 1 << 20  # of a file, to find its separator
 
 
-def csv_columns(
-    path: Path, columns: Sequence[str], size: int, separator: str = AUTO
-) -> Iterator[Columns]:
+@dataclass(frozen=True)
+class ColumnFormat:
+    """How files of columns are read; ``separator`` is the source's, for formats that have one."""
+
+    # (path, separator) -> the names of the columns
+    names: Callable[[Path, str], list[str]]
+    # (path, separator, columns, size) -> those columns, ``size`` rows at a time
+    columns: Callable[[Path, str, Sequence[str], int], Iterator[Columns]]
+
+
+def csv_columns(path: Path, separator: str, columns: Sequence[str], size: int) -> Iterator[Columns]:
     """Yield columns of a CSV file with a header, as text, ``size`` rows at a time.
 
     Quotes, line breaks in fields and doubled quotes are read as by Python's module csv. Empty lines
@@ -46,7 +55,9 @@ def csv_columns(
         chunk = list(islice(rows, size))
 
 
-def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
+def parquet_columns(
+    path: Path, _separator: str, columns: Sequence[str], size: int
+) -> Iterator[Columns]:
     """Yield columns of a Parquet file, ``size`` rows at a time; InputError as for CSV."""
     with _parquet(path) as file:
         _check_names(path, file.schema_arrow.names, columns)
@@ -54,7 +65,9 @@ def parquet_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[C
             yield {name: _values(batch.column(name)) for name in columns}
 
 
-def arrow_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Columns]:
+def arrow_columns(
+    path: Path, _separator: str, columns: Sequence[str], size: int
+) -> Iterator[Columns]:
     """Yield columns of an Arrow IPC file, a stream or a Feather file; InputError as for CSV."""
     with _arrow(path) as (schema, batches):
         _check_names(path, schema.names, columns)
@@ -66,21 +79,28 @@ def arrow_columns(path: Path, columns: Sequence[str], size: int) -> Iterator[Col
                 yield {name: _values(part.column(name)) for name in columns}
 
 
-def csv_names(path: Path, separator: str = AUTO) -> list[str]:
+def csv_names(path: Path, separator: str) -> list[str]:
     """Return the names in the header; raises the errors of ``csv_columns``."""
     return next(_csv_rows(path, separator, ()), [])
 
 
-def parquet_names(path: Path) -> list[str]:
+def parquet_names(path: Path, _separator: str) -> list[str]:
     """Return the names of the columns; raises the errors of ``parquet_columns``."""
     with _parquet(path) as file:
         return list(file.schema_arrow.names)
 
 
-def arrow_names(path: Path) -> list[str]:
+def arrow_names(path: Path, _separator: str) -> list[str]:
     """Return the names of the columns; raises the errors of ``arrow_columns``."""
     with _arrow(path) as (schema, _):
         return list(schema.names)
+
+
+COLUMN_FORMATS = {
+    "csv": ColumnFormat(csv_names, csv_columns),
+    "parquet": ColumnFormat(parquet_names, parquet_columns),
+    "arrow": ColumnFormat(arrow_names, arrow_columns),
+}
 
 
 @contextmanager

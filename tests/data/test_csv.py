@@ -37,7 +37,7 @@ def same_as_csv(rng, separator, folder):
     header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     expected = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
     for given in ("auto", separator):
-        (found,) = csv_columns(path, header, 100, given)
+        (found,) = csv_columns(path, given, header, 100)
         assert found == expected, data
     assert peek(Source(str(path)), "train")[0] == header, data
 

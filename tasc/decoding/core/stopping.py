@@ -42,28 +42,34 @@ class StopStrings:
         self.longest = max(map(len, self.strings))
 
     def cut(self, tokens: list[int], new: int) -> int | None:
-        for end in range(len(tokens) - new + 1, len(tokens) + 1):
-            if next(self._matches(tokens[:end]), None) is not None:
-                return end
+        known = len(tokens) - new
+        before = self._tail(tokens, known)
+        for i in range(known, len(tokens)):
+            last = self.spell(tokens[i])
+            if any(self._matches(before, last)):
+                return i + 1
+            before = (before + last)[-self.longest :]
         return None
 
     def text(self, tokens: list[int], text: OutputText) -> str:
         """Return the text of ``tokens`` before the stop string that their last token completes."""
-        found = max(self._matches(tokens), default=None)
-        if found is None:
+        last = self.spell(tokens[-1]) if tokens else b""
+        match = max(self._matches(self._tail(tokens, len(tokens) - 1), last), default=None)
+        if match is None:
             return text(tokens)
-        after, string = found
+        from_end, string = match
         whole = b"".join(map(self.spell, tokens))
-        length = len(whole) - after
+        length = len(whole) - from_end
         if length <= 0:  # the string begins in the prompt
             return ""
-        before, found_in_text, _ = text(tokens).partition(string.decode())
-        return before if found_in_text else whole[:length].decode(errors="ignore")
+        before, is_in_text, _ = text(tokens).partition(string.decode())
+        return before if is_in_text else whole[:length].decode(errors="ignore")
 
-    def _matches(self, tokens: list[int]) -> Iterator[tuple[int, bytes]]:
-        """Yield the strings that end in the last token, each after its distance from the end."""
-        last = self.spell(tokens[-1]) if tokens else b""
-        before = self._tail(tokens[:-1])
+    def _matches(self, before: bytes, last: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the strings that end in the token ``last``, each after its distance from the end.
+
+        ``before`` are the bytes in front of the token in which a string may begin.
+        """
         around = before + last
         for string in self.strings:
             # A match that ends within ``before`` belongs to an earlier token.
@@ -71,10 +77,11 @@ class StopStrings:
             if at >= 0:
                 yield len(around) - at, string
 
-    def _tail(self, tokens: list[int]) -> bytes:
-        """Return the last bytes of the prompt and ``tokens`` in which a string may begin."""
+    def _tail(self, tokens: list[int], count: int) -> bytes:
+        """Return the last bytes of the prompt and ``count`` tokens in which a string may begin."""
         parts, size = list[bytes](), 0
-        for token in chain(reversed(tokens), reversed(self.prompt)):
+        backwards = (tokens[i] for i in range(count - 1, -1, -1))
+        for token in chain(backwards, reversed(self.prompt)):
             if size >= self.longest - 1:
                 break
             parts.append(self.spell(token))

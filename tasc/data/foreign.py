@@ -60,6 +60,15 @@ def text_of(contents: bytes, name: str) -> str:
         raise InputError(f"{name} is not UTF-8 ({error}): save it as UTF-8") from None
 
 
+def json_value(text: str) -> Any:  # noqa: ANN401
+    """Return the value of a JSON text. Raises ValueError also for NaN, which is not JSON."""
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
 def json_object(contents: bytes, name: str) -> dict[str, Any]:
     """Parse a JSON object; ``name`` is used in the error.
 

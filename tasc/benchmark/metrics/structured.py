@@ -19,6 +19,7 @@ import numpy as np
 from tasc.benchmark.metrics.items import shared
 from tasc.benchmark.metrics.metric import Metric, counts_of, share
 from tasc.data.choices import read_choices
+from tasc.data.foreign import json_value
 from tasc.data.lines import text_lines
 from tasc.decoding.core.grammar import text_test
 from tasc.errors import InputError
@@ -44,18 +45,9 @@ def count_fields(outputs: Sequence[str], references: Sequence[str], _delimiter: 
 def pairs(text: str, *, ordered: bool) -> list[str]:
     """Flatten a JSON text into pairs as JSON; with ``ordered``, paths have array positions."""
     try:
-        return list(_flatten(parse(text), (), ordered))
+        return list(_flatten(json_value(text), (), ordered))
     except (ValueError, RecursionError):
         return []
-
-
-def parse(text: str) -> Any:  # noqa: ANN401
-    """Return the value of a JSON text. Raises ValueError also for NaN, which is not JSON."""
-    return json.loads(text, parse_constant=_no_value)
-
-
-def _no_value(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _flatten(value: object, path: tuple[str | int | None, ...], ordered: bool) -> Iterator[str]:
@@ -135,7 +127,7 @@ def _schema_test(path: Path) -> Callable[[str], bool]:
 
     def is_valid(output: str) -> bool:
         try:
-            return bool(validator.is_valid(parse(output)))
+            return bool(validator.is_valid(json_value(output)))
         except Unresolvable as error:
             raise InputError(f"{path}: {error}: write the definition into the file") from None
         except (ValueError, OverflowError, RecursionError):  # numbers of hundreds of digits

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
+from tasc.data.foreign import json_value
 from tasc.decoding.core.grammar import text_test
 from tasc.options.constraint import Constraint
 from tasc.schema.layout import KEY, Layout, laid_out, layout_in, respelled, tokens
@@ -30,17 +31,13 @@ def _reason(text: str, constraint: Constraint, accepts: Callable[[str], bool]) -
     if constraint.kind != "schema":
         return f"cannot be written under {constraint.name}: correct it"
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = json_value(text)
     except (ValueError, RecursionError):
         return "are not JSON: correct them"
     schema, layout = json.loads(constraint.text), constraint.layout or Layout()
     if problem := _violation(value, schema):
         return f"violate the schema ({problem}): correct the schema or the outputs"
     return _spelling(text, value, schema, layout, accepts) or _place(text)
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _violation(value: object, schema: Mapping[str, Any]) -> str:

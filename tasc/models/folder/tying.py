@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from safetensors import safe_open
 from transformers import PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
@@ -18,12 +17,11 @@ from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
 from tasc.errors import InputError
-from tasc.files.tensors import tensor_bytes
+from tasc.files.tensors import StoredTensor, same_bits
 from tasc.models.folder.files import AGAIN, CONFIG, Shapes
 
 KEY = "tie_word_embeddings"
 _TEXT = "text_config"
-_CHUNK = 1 << 24  # bytes compared at a time
 
 
 class Matrices(NamedTuple):
@@ -119,15 +117,9 @@ def _name(skeleton: PreTrainedModel, *, head: bool) -> str:
 
 def _are_equal(files: Sequence[Path], first: str, second: str) -> bool:
     """Return whether two tensors have the same dtype and the same bits."""
-    where, kinds = dict[str, Path](), dict[str, str]()
+    stored = dict[str, StoredTensor]()
     for file in files:
         with safe_open(file, framework="pt") as tensors:
             for name in {first, second}.intersection(tensors.keys()):
-                where[name], kinds[name] = file, tensors.get_slice(name).get_dtype()
-    if kinds[first] != kinds[second]:
-        return False
-    one, other = tensor_bytes(where[first], first), tensor_bytes(where[second], second)
-    return len(one) == len(other) and all(
-        np.array_equal(one[i : i + _CHUNK], other[i : i + _CHUNK])
-        for i in range(0, len(one), _CHUNK)
-    )
+                stored[name] = StoredTensor(file, name)
+    return same_bits(stored[first], stored[second])

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from tasc.errors import InputError
-from tasc.files.tensors import tensor_bytes
+from tasc.files.tensors import StoredTensor, same_bits
 
 _NOT_A_MODEL = (
     *(OSError, ValueError, RecursionError, ArithmeticError),
@@ -21,8 +19,7 @@ _HEADS = ("lm_head", "embed_out")
 class _Tensor(NamedTuple):
     """A tensor of a checkpoint."""
 
-    file: Path
-    name: str
+    stored: StoredTensor
     shape: tuple[int, ...]
 
 
@@ -38,8 +35,9 @@ class EmbeddingCost:
 def embedding_cost(folder: Path) -> EmbeddingCost | None:
     """Return the cost for the model in a tokenizer's folder; None without a readable model.
 
-    A step multiplies by every weight except the input embedding, where it reads one row. Only
-    config.json and the headers of the weights are read, because importing a model takes seconds.
+    A step multiplies by every weight except the input embedding, where it reads one row. The
+    files are read without importing a model, which takes seconds: config.json, the headers of the
+    weights, and both matrices if config.json calls them one.
     Raises InputError if a file of weights is damaged.
     """
     folder = folder.expanduser()
@@ -65,14 +63,13 @@ def _has_own_head(wide: list[_Tensor], *, stated_tied: bool | None) -> bool:
     A copy of the embedding is a matrix of its own only if the configuration says so, as for
     transformers.
     """
-    heads = [each for each in wide if each.name.removesuffix(".weight").endswith(_HEADS)]
+    heads = [each for each in wide if each.stored.name.removesuffix(".weight").endswith(_HEADS)]
     others = [each for each in wide if each not in heads]
     if not heads or not others:
         return False
     if not stated_tied:
         return True
-    head, embedding = (tensor_bytes(each.file, each.name) for each in (heads[0], others[0]))
-    return not np.array_equal(head, embedding)
+    return not same_bits(heads[0].stored, others[0].stored)
 
 
 def _tensors(folder: Path) -> list[_Tensor]:
@@ -82,9 +79,9 @@ def _tensors(folder: Path) -> list[_Tensor]:
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="numpy") as weights:
-                names = weights.keys()
-                shapes = {name: tuple(weights.get_slice(name).get_shape()) for name in names}
-                found += [_Tensor(file, name, shape) for name, shape in shapes.items()]
+                for name in weights.keys():  # noqa: SIM118 - no mapping
+                    shape = tuple(weights.get_slice(name).get_shape())
+                    found.append(_Tensor(StoredTensor(file, name), shape))
         except SafetensorError as error:
             raise InputError(
                 f"Cannot read weights from {file} ({error}): download the file again"

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tasc.data.chat import turns
 from tasc.data.corpus import read_table, refuse_empty
@@ -31,6 +31,11 @@ def hold_out(source: Source, seed: int, existing: Sequence[str]) -> dict[str, li
     return divided | {name: _lines(source, name) for name in existing if name != "train"}
 
 
+def by_hash(texts: Iterable[str], seed: int) -> list[str]:
+    """Return texts in an order that follows from the texts and the seed, not from theirs."""
+    return sorted(texts, key=lambda text: hashlib.sha256(f"{seed}\0{text}".encode()).digest())
+
+
 def _lines(source: Source, split: str) -> list[str]:
     table = read_table(source, split)
     columns = source.columns()
@@ -47,9 +52,7 @@ def _lines(source: Source, split: str) -> list[str]:
 
 def _divided(lines: list[str], seed: int, names: Sequence[str]) -> dict[str, list[str]]:
     """Hold out one in ``_SHARE`` of the different lines for each of ``names``."""
-    different = sorted(
-        set(lines), key=lambda line: hashlib.sha256(f"{seed}\0{line}".encode()).digest()
-    )
+    different = by_hash(set(lines), seed)
     each = max(1, len(different) // _SHARE)
     of = {
         line: name for i, name in enumerate(names) for line in different[i * each : (i + 1) * each]

@@ -1,6 +1,5 @@
 """Trying prompts with a model: the loss of held-out outputs after each, untuned and trained."""
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tasc.commands.starter.fit import fit
+from tasc.commands.starter.holdout import by_hash
 from tasc.commands.starter.prompts import ChosenPrompt, best, candidates, labelled, with_figures
 from tasc.commands.starter.prompts import written as prompts_of
 from tasc.data.source import Source
@@ -98,18 +98,18 @@ def divided(
 
     Inputs are different, with the first output of each. Long pairs are left out.
     """
-    of = dict(reversed(pairs))  # the first output of each
-    inputs = sorted(of, key=lambda text: hashlib.sha256(f"{seed}\0{text}".encode()).digest())
-    inputs = inputs[: 4 * (_HELD + _LEARNT)]
-    lengths = sum(
-        np.diff(tokenizer.encode(texts).offsets) for texts in (inputs, [of[i] for i in inputs])
-    )
+    output_of = dict(reversed(pairs))  # the first output of each
+    inputs = by_hash(output_of, seed)[: 4 * (_HELD + _LEARNT)]
+    outputs = [output_of[text] for text in inputs]
+    lengths = sum(np.diff(tokenizer.encode(texts).offsets) for texts in (inputs, outputs))
     fitting = [
-        i for i, n in zip(inputs, np.atleast_1d(lengths), strict=True) if n + _SPACE < _LONGEST
+        text
+        for text, length in zip(inputs, np.atleast_1d(lengths), strict=True)
+        if length + _SPACE < _LONGEST
     ]
     usual = float(np.mean(lengths)) + 1 if inputs else 1.0
     held = min(_HELD, max(_FEWEST, int(_TOKENS / (count * usual))), len(fitting) // 2)
-    chosen = [(text, of[text]) for text in fitting[: held + _LEARNT]]
+    chosen = [(text, output_of[text]) for text in fitting[: held + _LEARNT]]
     return chosen[:held], chosen[held:]
 
 

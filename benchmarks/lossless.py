@@ -27,7 +27,7 @@ from tasc.data.source import Source
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.drafters import DRAFTERS
 from tasc.models.packed import pack
-from tasc.models.static import target_from_model
+from tasc.models.targets.borrowed import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.base import train_tokenizer
 from tasc.training.core.batch import collate, encode_examples, pack_blocks

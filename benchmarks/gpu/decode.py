@@ -7,8 +7,8 @@ from transformers import PreTrainedModel
 
 from benchmarks.gpu.setup import Setup, trained
 from benchmarks.task import Task, compare
-from tasc.models.static import target_for
 from tasc.models.target import Target
+from tasc.models.targets.fastest import target_for
 
 METHODS = ("ar", "tasc-spec", "prompt-lookup")
 NEW_TOKENS = 48

@@ -29,7 +29,7 @@ from tasc.decoding.simulate import References, simulate
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
 from tasc.models.load import DecodingDtype, Device, load_to_decode
-from tasc.models.static import target_for
+from tasc.models.targets.fastest import target_for
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 Simulated = tuple[StepFigures, np.ndarray]  # a method, and its ms (turns,) by each turn of T(k)

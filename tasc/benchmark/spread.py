@@ -22,7 +22,7 @@ from tasc.decoding.drafters.hetero.source import load_draft
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
 from tasc.models.load import decoding_dtype, load_to_decode
-from tasc.models.static import target_for
+from tasc.models.targets.fastest import target_for
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
 from tasc.tokenizer.loaded import load_tokenizer

@@ -16,7 +16,7 @@ from tasc.decoding.drafters.hetero.source import load_draft, pair_of
 from tasc.errors import InputError
 from tasc.models.folder.fetch import local_folder
 from tasc.models.load import load_model
-from tasc.models.static import target_for
+from tasc.models.targets.fastest import target_for
 from tasc.options.references import resolve_tokenizer
 from tasc.progress import Progress, silent
 from tasc.report.record import Report

@@ -25,8 +25,8 @@ from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.inputs import after
 from tasc.models.packed import native_threads
-from tasc.models.static import target_from_model
 from tasc.models.target import Target
+from tasc.models.targets.borrowed import target_from_model
 
 _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
 _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32

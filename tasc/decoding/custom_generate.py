@@ -27,8 +27,8 @@ from tasc.decoding.library import Known, chosen, prepare
 from tasc.errors import InputError
 from tasc.models.cache import ARGUMENTS, cache_among
 from tasc.models.folder.generation import is_neutral
-from tasc.models.static import target_from_model
 from tasc.models.target import Target
+from tasc.models.targets.borrowed import target_from_model
 
 _INPUTS = {"attention_mask", "position_ids", "cache_position", *ARGUMENTS}  # that are read
 _UNSUPPORTED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")

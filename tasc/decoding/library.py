@@ -28,8 +28,9 @@ from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.folder.generation import APPLIED, IGNORED, SAMPLING, GenerationSettings
 from tasc.models.inputs import common_prefix
-from tasc.models.static import Graphs, restore_model, target_from_model
 from tasc.models.target import Target
+from tasc.models.targets.borrowed import restore_model, target_from_model
+from tasc.models.targets.fastest import Graphs
 from tasc.options.constraint import read_constraint
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.output_text import OutputText

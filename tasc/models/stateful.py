@@ -6,7 +6,7 @@ step and cut. A gated delta net reads the chain at once (``delta_rule``). Other 
 read it token by token (``recurrent``), and keep the state after each until the chain is verified.
 
 A model without such layers can be decoded in this way, too, if it does not follow the positions or
-the mask of a tree (``static.target_for``).
+the mask of a tree (``targets.fastest``).
 """
 
 import sys

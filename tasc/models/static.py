@@ -6,168 +6,21 @@ depths, 64-bit ancestor masks, and the number of accepted positions. The device 
 positions from it, so a step is one copy and one replay.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
 from tasc.backend.tree import ancestor_bits
-from tasc.environment import NEWEST_TRANSFORMERS
-from tasc.errors import TascError, UnavailableError
-from tasc.models import attention
+from tasc.errors import UnavailableError
 from tasc.models.inputs import Tree
-from tasc.models.packed import DTYPES, is_packed, unpack
-from tasc.models.proof import WrongCodeError, prove, wrong_code
-from tasc.models.stateful import StatefulTarget
 from tasc.models.target import Target
 
 QUERIES = (1, 3, 5, 9, 17, 33, 65)  # the last token and its tree; larger trees run eagerly
 KEYS = 256  # cached positions in the smallest bucket; each bucket is twice the previous one
-
-Graphs = Literal["auto", "off"]
-_log = logging.getLogger("tasc")
-
-
-def target_for(
-    model: PreTrainedModel,
-    *,
-    graphs: Graphs = "auto",
-    compiled: bool = False,
-    invariant: bool = False,
-) -> Target:
-    """Return a target for ``model``, with CUDA graphs on CUDA unless ``graphs`` is "off".
-
-    ``compiled`` also passes the forward through torch.compile, on any device, which takes a minute
-    per shape. ``invariant`` uses the kernels of ``tasc.models.invariant``. Raises UnavailableError
-    where they cannot be used, or if the target's logits differ from the model's own.
-
-    If the fastest way to run the model fails the proof, as with a release of transformers that
-    changed what a way relies on, slower ones are tried, and one is logged: without CUDA graphs,
-    layer by layer, by chains, without packed layers (which are then unpacked). Unless one passes,
-    raises the error of the fastest.
-    """
-    cuda, stateful = model.device.type == "cuda", attention.is_stateful(model)
-    if invariant and (stateful or compiled or not cuda or model.dtype not in DTYPES):
-        raise UnavailableError(
-            "invariant kernels are for models with attention in all layers on CUDA, in float32 or "
-            "bfloat16 and not compiled: use --kernels auto, which is invariant on most CPUs"
-        )
-    captured = graphs == "auto" and cuda
-    if (captured or compiled) and not stateful:
-        fastest = partial(_static, model, captured, compiled, invariant)
-    else:
-        fastest = partial(_eager, model, StatefulTarget if stateful else Target, invariant)
-    if compiled or invariant:  # asked for, so nothing else will do
-        return fastest()
-    try:
-        return fastest()
-    except WrongCodeError as error:
-        refusal = error
-    for loss, slower in _slower_ways(model, stateful, captured):
-        try:
-            target = slower()
-        except WrongCodeError:
-            continue
-        _log_loss(model, loss, refusal)
-        return target
-    raise refusal
-
-
-def _static(model: PreTrainedModel, captured: bool, compiled: bool, invariant: bool) -> Target:
-    proved = StaticTarget(model, graphs=False)  # the same steps, not captured
-    proved.invariant = invariant
-    prove(proved)
-    target = StaticTarget(model, graphs=captured, compiled=compiled)
-    target.invariant = invariant
-    return target
-
-
-def _eager(
-    model: PreTrainedModel, kind: type[Target], invariant: bool = False, *, fused: bool = True
-) -> Target:
-    try:
-        target = kind(model, fused=fused)
-    except (TascError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:  # a model of an unknown release may lack anything
-        raise wrong_code(model, "cannot be made a target", error) from error
-    target.invariant = invariant
-    prove(target)
-    return target
-
-
-def _slower_ways(
-    model: PreTrainedModel, stateful: bool, captured: bool
-) -> Iterator[tuple[str, Callable[[], Target]]]:
-    """Yield what a way loses, and a function that returns its target; fastest first.
-
-    Layers are unpacked when no way with packed ones is left.
-    """
-    trees = StatefulTarget if stateful else Target
-    eager = partial(_eager, model, fused=False)
-    if is_packed(model):
-        yield "its layers run one by one", partial(eager, trees)
-    elif captured:
-        yield "its steps run without CUDA graphs", partial(eager, trees)
-    if not stateful:
-        yield "its drafts are chains", partial(eager, StatefulTarget)
-    if unpack(model):
-        yield "its layers are not packed", partial(eager, trees)
-        if not stateful:
-            loss = "its layers are not packed and its drafts are chains"
-            yield loss, partial(eager, StatefulTarget)
-
-
-_LOGGED: set[str] = set()  # classes of models, in this process
-
-
-def _log_loss(model: PreTrainedModel, loss: str, refusal: WrongCodeError) -> None:
-    """Log what is lost, and why, once per class of models."""
-    kind = type(model).__name__
-    if kind in _LOGGED:
-        return
-    _LOGGED.add(kind)
-    reason = str(refusal).removesuffix(": decode it with transformers")
-    _log.warning(
-        "warning: %s, so %s: outputs are the same, decoding is slower (transformers %s, tested up "
-        "to %s)",
-        *(reason, loss, transformers.__version__, NEWEST_TRANSFORMERS),
-    )
-
-
-@contextmanager
-def target_from_model(model: PreTrainedModel, graphs: Graphs = "off") -> Iterator[Target]:
-    """Use ``model`` as a target; restore its attention and training modes afterwards.
-
-    Captured ``graphs`` (see ``target_for``) are lost at the end. Not thread-safe: the attention is
-    a property of the model.
-    """
-    with restore_model(model):
-        yield target_for(model, graphs=graphs)
-
-
-@contextmanager
-def restore_model(model: PreTrainedModel | None) -> Iterator[None]:
-    """Restore the attention and training modes of ``model``, if there is one, after the block."""
-    if model is None:
-        yield
-        return
-    own = model.config._attn_implementation
-    training = [module for module in model.modules() if module.training]
-    try:
-        yield
-    finally:
-        if own != attention.NAME:
-            model.set_attn_implementation(own)
-        for module in training:
-            module.training = True
 
 
 class StaticTarget(Target):

@@ -8,8 +8,8 @@ from tasc.errors import UnavailableError
 from tasc.models.attention import attend
 from tasc.models.invariant import invariant_forward, linear
 from tasc.models.packed import DTYPES
-from tasc.models.static import target_for
 from tasc.models.target import Target
+from tasc.models.targets.fastest import target_for
 from tests.models.test_attention import eager_attention
 from tests.models.test_packed import assert_rows_keep_their_bits, layer, rows
 from tests.pico import build_model

@@ -13,7 +13,8 @@ import tasc
 from tasc.decoding import choices
 from tasc.decoding.choices import Labels, trie_parts
 from tasc.errors import InputError
-from tasc.models.static import StaticTarget, target_for
+from tasc.models.static import StaticTarget
+from tasc.models.targets.fastest import target_for
 from tests.decoding.outputs import lists
 from tests.decoding.scripted import ints, paths
 from tests.pico import build_model, build_windowed

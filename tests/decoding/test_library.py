@@ -21,7 +21,7 @@ import tasc
 from tasc.decoding.core.resources import end_ids
 from tasc.errors import InputError
 from tasc.models.cache import cache_argument
-from tasc.models.static import target_from_model
+from tasc.models.targets.borrowed import target_from_model
 from tests.pico import ARCHITECTURES, TEXTS, build_model
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]

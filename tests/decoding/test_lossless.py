@@ -15,8 +15,9 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import greedy, verifier
 from tasc.models.folder.generation import GenerationSettings
 from tasc.models.packed import DTYPES, pack
-from tasc.models.static import StaticTarget, target_for
+from tasc.models.static import StaticTarget
 from tasc.models.target import Target
+from tasc.models.targets.fastest import target_for
 from tests.decoding.heads import save_taught
 from tests.decoding.outputs import lists, misleading, random_prompts, resources_of
 from tests.models.test_packed import needs_packing

@@ -16,7 +16,7 @@ from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN, CostModel
-from tasc.models.static import target_for
+from tasc.models.targets.fastest import target_for
 from tests.decoding.outputs import generate, random_prompts
 from tests.decoding.scripted import ints
 from tests.pico import build_model

@@ -9,11 +9,12 @@ from transformers import Qwen2ForCausalLM
 
 import tasc
 from tasc.errors import UnavailableError
-from tasc.models import attention, proof, static
+from tasc.models import attention, proof
 from tasc.models.inputs import step_inputs
 from tasc.models.layers import FusedDecoder, is_fused
 from tasc.models.packed import PackedLinear, is_packed, pack
-from tasc.models.static import target_for
+from tasc.models.targets import fastest
+from tasc.models.targets.fastest import target_for
 from tests.cli import tasc as run
 from tests.models.test_packed import needs_packing
 from tests.models.test_proof import Shifted, decoder
@@ -29,7 +30,7 @@ FUSED, PACKED = FusedDecoder.forward, PackedLinear.forward
 def nothing_is_known(own_cache, monkeypatch):
     monkeypatch.setattr(proof, "_PROVED", {})
     monkeypatch.setattr(proof, "_REFUSED", {})
-    monkeypatch.setattr(static, "_LOGGED", set())
+    monkeypatch.setattr(fastest, "_LOGGED", set())
 
 
 def renamed(_self, *_args, **_kwargs):

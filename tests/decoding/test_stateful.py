@@ -15,8 +15,8 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.verify import verifier
 from tasc.errors import InputError, UnavailableError
 from tasc.models.delta_rule import delta_rule
-from tasc.models.static import target_for
 from tasc.models.target import Target
+from tasc.models.targets.fastest import target_for
 from tests.decoding.outputs import lists
 from tests.decoding.scripted import Scripted, floats, ints
 from tests.pico import HYBRIDS, build_model, continued

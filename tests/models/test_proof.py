@@ -12,8 +12,10 @@ from tasc.models import proof
 from tasc.models.folder import disk_cache
 from tasc.models.proof import prove
 from tasc.models.ragged import Ragged
-from tasc.models.static import StaticTarget, target_for, target_from_model
+from tasc.models.static import StaticTarget
 from tasc.models.target import Target
+from tasc.models.targets.borrowed import target_from_model
+from tasc.models.targets.fastest import target_for
 from tests.pico import ARCHITECTURES, build_model, make_tokenizer
 
 BANNED = torch.tensor([3, 4])

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tasc.models.inputs import common_prefix
 from tasc.models.packed import DTYPES, pack
-from tasc.models.static import StaticTarget, target_for
+from tasc.models.static import StaticTarget
 from tasc.models.target import Target
+from tasc.models.targets.fastest import target_for
 from tests.models.test_packed import needs_packing
 from tests.pico import build_model
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tasc.backend.tree import ancestor_bits, tree_inputs
 from tasc.errors import UnavailableError
 from tasc.models import static as module
-from tasc.models.static import QUERIES, StaticTarget, target_for, tree_mask
+from tasc.models.static import QUERIES, StaticTarget, tree_mask
 from tasc.models.target import Target
+from tasc.models.targets.fastest import target_for
 from tests.pico import build_model, build_windowed
 
 MODELS = {

@@ -160,7 +160,7 @@ def _measure(
 
     from tasc.models.cost import busy_clock, token_seconds
     from tasc.models.load import Quantization, load_model, load_to_decode, training_dtype
-    from tasc.models.static import target_for
+    from tasc.models.targets.fastest import target_for
     from tasc.training.adapters import lora
     from tasc.training.adapters.options import AdapterOptions
     from tasc.training.core.batch import collate, encode_examples

@@ -57,8 +57,8 @@ class Loaded:
 
     def processors(self, prompt: np.ndarray, max_new_tokens: int) -> Sequence[Processor]:
         """Return the logits processors of an output after ``prompt`` (L,)."""
-        limits = max_new_tokens, self.end_ids
-        return processors_of(self.settings, self.target.model, prompt, limits)
+        model = self.target.model
+        return processors_of(self.settings, model, prompt, max_new_tokens, self.end_ids)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids (L_i,) int32 of each text, without special tokens around it."""

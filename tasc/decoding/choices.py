@@ -20,7 +20,7 @@ from tasc.data.choices import check_labels
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.resources import end_ids
-from tasc.decoding.library import Prompt, ids_of
+from tasc.decoding.tokenizers import Prompt, ids_of
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.inputs import after

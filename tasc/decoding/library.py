@@ -1,43 +1,36 @@
 """``tasc.generate``: speculative decoding of a transformers model."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
-from tokenizers import Tokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.generation import PhaseTimer
 from tasc.decoding.core.grammar import Grammar
-from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import DraftSource, end_ids
 from tasc.decoding.core.sampling import Sampling
-from tasc.decoding.core.settings import processors_of, settings_of
+from tasc.decoding.core.settings import processors_of
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
+from tasc.decoding.options import GenerateOptions, call_settings
+from tasc.decoding.tokenizers import Prompt, fast_tokenizer, ids_of, speller_of
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
-from tasc.models.folder.generation import APPLIED, IGNORED, SAMPLING, GenerationSettings
 from tasc.models.inputs import common_prefix
 from tasc.models.target import Target
 from tasc.models.targets.borrowed import restore_model, target_from_model
-from tasc.models.targets.fastest import Graphs
 from tasc.options.constraint import read_constraint
-from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.output_text import OutputText
-from tasc.tokenizer.token_bytes import token_speller
 
-_REMEDIES = {"max_length": "max_new_tokens", "stop_strings": "stop"}
-Prompt = str | Sequence[int] | np.ndarray
 Known = Sequence[Prompt] | NgramIndex | None  # outputs of the task, to draft from
 
 
@@ -60,76 +53,6 @@ class Completion:
     def timeline(self) -> Timeline:
         """Seconds of the prefill, and of the draft, forward, verify and commit of every step."""
         return self.generation.timeline
-
-
-class GenerationKeywords(TypedDict, total=False):
-    """Settings of transformers' GenerationConfig that change logits.
-
-    Each replaces the value in the model's generation_config.json, which applies by default.
-    """
-
-    repetition_penalty: float | None
-    no_repeat_ngram_size: int | None
-    encoder_repetition_penalty: float | None
-    encoder_no_repeat_ngram_size: int | None
-    bad_words_ids: list[list[int]] | None
-    sequence_bias: list[Any] | dict[tuple[int, ...], float] | None
-    suppress_tokens: list[int] | None
-    begin_suppress_tokens: list[int] | None
-    forced_bos_token_id: int | None
-    forced_eos_token_id: int | list[int] | None
-    min_length: int | None
-    min_new_tokens: int | None
-    exponential_decay_length_penalty: tuple[int, float] | None
-    remove_invalid_values: bool | None
-    renormalize_logits: bool | None
-
-
-class GenerateOptions(GenerationKeywords, total=False):
-    """Keyword arguments of ``generate``, besides those of GenerationKeywords.
-
-    Attributes:
-        max_new_tokens: maximum number of tokens per completion.
-        sampling: how to sample; None is greedy. Each prompt has its own random numbers.
-        verify: the verifier for sampling: "sampled" for any drafter, where the output depends only
-            on the seed; "rejection" and "multi-branch" for drafters with probabilities.
-        stop: strings that end a completion, as ``stop_strings`` in transformers.
-        processors: logits processors of transformers, applied before verification and after those
-            of the model's settings, of which they replace the ones of the same class.
-        on_tokens: function called with the tokens (k,) int32 of each step once they are committed.
-            A batch needs one function per prompt.
-        batch_size: number of prompts decoded at a time. Outputs do not depend on it, except for
-            rounding. Processors are shared, so in a batch they must be stateless.
-        graphs: "auto" captures steps in CUDA graphs if the model is on a CUDA device. The first
-            step of each shape takes longer, so it pays for many prompts.
-        draft_model: draft model of slem, tli, slrs, union and standard; without it they draft with
-            n-grams of the corpus' bytes, or of its tokens if there is a ``draft_tokenizer``.
-        draft_tokenizer: the draft model's tokenizer.
-        draft_head: folder of a trained head, for "mix", "eagle" and the other head methods.
-        token_counts: folder of ``tasc analyze``; fr-spec and microspec use its counts.
-        schema: JSON Schema, as a file or a dict, that every completion satisfies.
-        grammar: file of a grammar in Lark that every completion satisfies.
-        regex: regular expression that every completion matches.
-    """
-
-    max_new_tokens: int
-    sampling: Sampling | None
-    verify: str
-    stop: Sequence[str]
-    processors: Sequence[Processor]
-    on_tokens: TokenCallback | Sequence[TokenCallback] | None
-    batch_size: int
-    graphs: Graphs
-    draft_model: PreTrainedModel | None
-    draft_tokenizer: PreTrainedTokenizerBase | None
-    draft_head: Path | str | None
-    token_counts: Path | str | None
-    schema: Path | str | dict[str, Any] | None
-    grammar: Path | str | None
-    regex: str | None
-
-
-_OWN = GenerateOptions.__annotations__.keys() - GenerationKeywords.__annotations__.keys()
 
 
 def generate(
@@ -163,7 +86,7 @@ def generate(
     """
     if isinstance(prompts, str):
         raise InputError("prompts is a single text: pass a list of texts or of token ids")
-    settings = _settings(model, options)
+    settings = call_settings(model, options)
     batch_size, limit = options.get("batch_size", 1), options.get("max_new_tokens", 256)
     ends = end_ids(model, tokenizer.eos_token_id)
     callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
@@ -175,36 +98,28 @@ def generate(
     draft, graphs = options.get("draft_model"), options.get("graphs", "off")
     resources = _resources(options, tokenizer, ends, corpus)
     verify = partial(chosen, options.get("verify", "sampled"), resources.sampling)
-    given = options.get("processors", ())
+    own_processors = options.get("processors", ())
     with restore_model(draft), target_from_model(model, graphs) as target:
         make = prepare(method, corpus, tokenizer, replace(resources, target=target))
-        requests = []
-        for i, (ids, stop, own) in enumerate(zip(encoded, stops, callbacks, strict=True)):
-            processors = given
-            if len(ids):  # an empty prompt is refused below
-                processors = processors_of(settings, model, ids, (limit, ends), given)
-            rules = stop, own, processors, resources.grammar
-            requests.append(Request(ids, make, verify(i), *rules))
+        requests = [
+            Request(
+                ids,
+                make,
+                verify(i),
+                stop=stop,
+                on_tokens=callback,
+                processors=processors_of(settings, model, ids, limit, ends, own_processors),
+                grammar=resources.grammar,
+            )
+            for i, (ids, stop, callback) in enumerate(zip(encoded, stops, callbacks, strict=True))
+        ]
         limits = {"max_new_tokens": limit, "budget": method.budget}
         done = _decode(target, requests, end_ids=ends, batch_size=batch_size, **limits)
     text = OutputText.of(tokenizer, ends)
-    pairs = zip(done, stops, strict=True)
-    return [Completion(_text(made, stop, text), made) for made, stop in pairs]
-
-
-def _settings(model: PreTrainedModel, options: GenerateOptions) -> GenerationSettings:
-    """Return the model's settings with those of a call; InputError for what is not applied.
-
-    Values without an effect are accepted. Raises TypeError for an unknown argument.
-    """
-    given: dict[str, Any] = {k: v for k, v in options.items() if k not in _OWN}
-    if unknown := given.keys() - APPLIED.keys() - IGNORED.keys():
-        raise TypeError(f"generate() got an unexpected keyword argument {min(unknown)!r}")
-    for name, value in GenerationSettings.of(given).ignored.items():
-        remedy = _REMEDIES.get(name, "sampling=tasc.Sampling(…)" if name in SAMPLING else "")
-        advice = f"pass {remedy} instead" if remedy else "leave it out"
-        raise InputError(f"tasc.generate does not apply {name}={value!r:.60}: {advice}")
-    return settings_of(model, **{name: given[name] for name in given.keys() & APPLIED.keys()})
+    return [
+        Completion(_text(generation, stop, text), generation)
+        for generation, stop in zip(done, stops, strict=True)
+    ]
 
 
 def _stops(
@@ -217,8 +132,8 @@ def _stops(
     return [StopStrings(strings, spell, prompt) for prompt in prompts]
 
 
-def _text(made: Generation, stop: StopStrings | None, text: OutputText) -> str:
-    tokens = made.tokens.tolist()
+def _text(generation: Generation, stop: StopStrings | None, text: OutputText) -> str:
+    tokens = generation.tokens.tolist()
     return text(tokens) if stop is None else stop.text(tokens, text)
 
 
@@ -265,12 +180,12 @@ def _grammar(
     constraint = read_constraint(schema, lark, options.get("regex"))
     if constraint is None:
         return None
-    known = fast_tokenizer(tokenizer)
-    if known is None:
+    fast = fast_tokenizer(tokenizer)
+    if fast is None:
         raise InputError("a constraint needs a fast tokenizer: pass one that AutoTokenizer loads")
     outputs = () if isinstance(corpus, NgramIndex | str) else corpus or ()
     texts = (output for output in outputs if isinstance(output, str))
-    return Grammar(constraint.written_as(texts), known, ends)
+    return Grammar(constraint.written_as(texts), fast, ends)
 
 
 def _callbacks(
@@ -330,51 +245,3 @@ def draft_source(
     if known is None and (model is not None or tokenizer is not None):
         raise InputError("a draft model needs its own fast tokenizer: pass draft_tokenizer=")
     return None if known is None else DraftSource(known, model)
-
-
-def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None:
-    """Return a fast tokenizer in TASC's form, or None for a tokenizer in plain Python."""
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    if inner is None:
-        return None
-    config = json.dumps({"eos_token": str(tokenizer.eos_token)}).encode()
-    own = Tokenizer.from_str(inner.to_str())  # the caller's may pad or truncate
-    own.no_padding()
-    own.no_truncation()
-    return LoadedTokenizer(own, str(tokenizer.name_or_path), {"tokenizer_config.json": config})
-
-
-def ids_of(
-    text: Prompt, tokenizer: PreTrainedTokenizerBase | None, special: bool = False
-) -> np.ndarray:
-    """Return the ids (L,) int32 of a text, or the given ids."""
-    if not isinstance(text, str):
-        ids = np.asarray(text)
-        if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.max() >= 2**31)):
-            raise InputError(
-                f"token ids must be one row of integers below 2^31, got {ids.dtype} {ids.shape}: "
-                "pass texts or lists of ids"
-            )
-        return ids.astype(np.int32)
-    if tokenizer is None:
-        raise InputError("a corpus of texts needs the tokenizer: pass tokenizer=, or token ids")
-    found: Any = tokenizer(text, add_special_tokens=special)["input_ids"]
-    return np.array(found, np.int32)
-
-
-def speller_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[int], bytes]:
-    """Return a function from an id to the token's bytes in running text."""
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    if inner is not None:
-        return token_speller(inner)
-    base = tokenizer.tokenize("a")
-    before = len(tokenizer.convert_tokens_to_string(base))
-
-    @cache
-    def bytes_of(token: int) -> bytes:
-        text: str = tokenizer.convert_tokens_to_string(
-            [*base, tokenizer.convert_ids_to_tokens(token)]
-        )
-        return text[before:].encode()
-
-    return bytes_of

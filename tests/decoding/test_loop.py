@@ -13,7 +13,7 @@ from transformers import LogitsProcessor
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
-from tasc.decoding.library import speller_of
+from tasc.decoding.tokenizers import speller_of
 from tasc.errors import InputError
 from tasc.tokenizer.output_text import OutputText
 from tests.decoding.outputs import random_prompts

@@ -171,7 +171,7 @@ def test_settings_of_generate_apply_with_any_draft(case, text, size, tokenizer):
     more = {"draft_head": head}
     factory = method.prepare(resources_of(target, tokenizer, misleading(outputs), **more))
     asked = [
-        Request(p, factory, processors=processors_of(settings, target.model, p, (NEW_TOKENS, [0])))
+        Request(p, factory, processors=processors_of(settings, target.model, p, NEW_TOKENS, [0]))
         for p in PROMPTS
     ]
     limits: dict[str, Any] = {"max_new_tokens": NEW_TOKENS, "end_ids": (0,), "batch_size": size}

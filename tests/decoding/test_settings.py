@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, RepetitionPenal
 
 import tasc
 from tasc.decoding.core.grammar import Grammar
-from tasc.decoding.library import fast_tokenizer as in_our_form
-from tasc.decoding.library import speller_of
+from tasc.decoding.tokenizers import fast_tokenizer as in_our_form
+from tasc.decoding.tokenizers import speller_of
 from tasc.errors import InputError
 from tasc.options.constraint import Constraint
 from tasc.tokenizer.loaded import load_tokenizer

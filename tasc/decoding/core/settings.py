@@ -16,7 +16,7 @@ from tasc.models.folder.quiet import quiet
 
 
 def settings_of(model: PreTrainedModel, **changes: Any) -> GenerationSettings:  # noqa: ANN401
-    """Return the settings of a model, with those of a call instead of its own."""
+    """Return the settings of a model, replaced by ``changes``."""
     config = model.generation_config
     return GenerationSettings.of((config.to_dict() if config else {}) | changes)
 
@@ -38,26 +38,27 @@ def processors_of(
     settings: GenerationSettings,
     model: PreTrainedModel,
     prompt: np.ndarray,
-    limits: tuple[int, Sequence[int]],
+    max_new_tokens: int,
+    ends: Collection[int],
     own: Sequence[Processor] = (),
 ) -> Sequence[Processor]:
     """Return the processors of an output after ``prompt`` (L,), with the caller's ``own`` ones.
 
     ``generate`` itself makes them, orders them and hands them to a decoding method, which returns
-    them here. ``limits`` are the maximum number of new tokens and the end tokens.
+    them here. An empty prompt has no others, as decoding refuses it.
 
     Raises InputError for a setting that transformers refuses.
     """
-    if not settings.applied:
+    if not settings.applied or not len(prompt):
         return own
     ids = torch.from_numpy(prompt.astype(np.int64))[None].to(model.device)
-    config, before = greedy_config(settings, *limits), model.generation_config
+    config, before = greedy_config(settings, max_new_tokens, ends), model.generation_config
     config.use_cache = False  # no forward follows
     generate: Any = model.generate
     model.generation_config = GenerationConfig()
     try:
         with quiet():
-            found: LogitsProcessorList = generate(
+            processors: LogitsProcessorList = generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
                 generation_config=config,
@@ -71,7 +72,7 @@ def processors_of(
         ) from error
     finally:
         model.generation_config = before
-    return list(found)
+    return list(processors)
 
 
 def _given_processors(

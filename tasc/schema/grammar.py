@@ -11,24 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tasc.schema.keywords import Schema, is_of_type, is_size, references, resolved, types_of
 from tasc.schema.layout import Layout
 from tasc.schema.pattern import UnsupportedError, expression
 from tasc.schema.spelling import (
     CHARACTER,
-    HUGE,
     INTEGER,
     NUMBER,
     STRING,
-    TINY,
     any_spelling,
+    exponents,
     literal,
     number,
     string,
 )
 
-Schema = Mapping[str, Any]
-TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
-_ALL = ("null", "boolean", "number", "string", "array", "object")
 # Keywords of the vocabularies of JSON Schema that are left to llguidance, which refuses most.
 _LEFT = {
     *("allOf", "oneOf", "not", "if", "then", "else", "patternProperties", "propertyNames"),
@@ -48,7 +45,7 @@ _TOGETHER = 16  # properties in one rule
 _WIDEST = 1000  # alternatives of one rule
 _DEEPEST = 12  # level up to which indentation is exact
 _LOOSE = _DEEPEST + 1  # a level with any indentation
-_OF_ROOT = {"$defs", "definitions", "$schema"}  # what a part of a schema may refer to
+_OF_ROOT = {"$defs", "definitions", "$schema"}  # keys that parts of a schema may refer to
 _PATHS = ("#/$defs/", "#/definitions/")
 # Raised by a schema of which a keyword has a wrong value: llguidance reports it.
 _MALFORMED = (TypeError, ValueError, AttributeError, KeyError, OverflowError)
@@ -75,10 +72,6 @@ def grammar_of(schema: Schema, layout: Layout, options: Mapping[str, Any] | None
         rules = _Rules(schema, layout, dict(options or {}))
         start = rules.left(schema, whole=True, why=str(error))
     return "\n".join([f"start: {start}", *rules.rules.values(), *rules.terminals.values()])
-
-
-def _name(prefix: str, rules: Mapping[Any, str]) -> str:
-    return f"{prefix}{len(rules)}"
 
 
 @dataclass
@@ -113,7 +106,7 @@ class _Rules:
     # Values
 
     def value(self, schema: object, depth: int) -> str:
-        """Return what a value of ``schema`` expands to, at a depth of nesting."""
+        """Return the expansion of a value of ``schema``, at a depth of nesting."""
         if schema is True:
             return self.any()
         if schema is False:
@@ -146,7 +139,7 @@ class _Rules:
 
     def _of_types(self, schema: Schema, depth: int) -> list[str]:
         found = list[str]()
-        for kind in _types(schema):
+        for kind in types_of(schema):
             try:
                 found.append(self._of_type(kind, schema, depth))
             except NeverError as error:
@@ -177,9 +170,9 @@ class _Rules:
 
     def left(self, schema: Schema, *, whole: bool, why: str) -> str:
         """Return the rule of a part that llguidance reads."""
-        if self.layout.indent is not None and set(_types(schema)) & {"array", "object"}:
+        if self.layout.indent is not None and set(types_of(schema)) & {"array", "object"}:
             raise UnwritableError(why)
-        if not whole and not all(path.startswith(_PATHS) for path in _references(schema)):
+        if not whole and not all(path.startswith(_PATHS) for path in references(schema)):
             raise UnsupportedError("$ref")
         defined = {} if whole else {name: self.root[name] for name in _OF_ROOT & self.root.keys()}
         options = {
@@ -197,7 +190,7 @@ class _Rules:
         level = 0 if self.layout.indent is None else min(depth, _LOOSE)
         if (path, level) not in self.references:
             name = self.references[path, level] = self._reserve()
-            target = _resolved(self.root, path)
+            target = resolved(self.root, path)
             if isinstance(target, Mapping) and "$ref" in target:
                 raise UnsupportedError("$ref to a $ref")
             self.rule(self.value(target, depth), name)
@@ -226,8 +219,8 @@ class _Rules:
         return self._constants(schema["enum"], schema, depth)
 
     def _constants(self, values: Sequence[Any], schema: Schema, depth: int) -> str:
-        kinds = _types(schema)
-        values = [value for value in values if any(_is(value, kind) for kind in kinds)]
+        kinds = types_of(schema)
+        values = [value for value in values if any(is_of_type(value, kind) for kind in kinds)]
         if not values:
             raise NeverError("enum")
         scalars = [value for value in values if not isinstance(value, list | dict)]
@@ -273,7 +266,7 @@ class _Rules:
             return self.left({"type": "string", **given}, whole=False, why="format")
         if not given:
             return self.terminal(STRING)
-        if not all(length is None or _is_size(length) for length in (fewest, most)):
+        if not all(length is None or is_size(length) for length in (fewest, most)):
             raise UnsupportedError("a length")
         if most is not None and (fewest or 0) > most:
             raise NeverError("minLength is greater than maxLength")
@@ -297,7 +290,7 @@ class _Rules:
         if kind == "integer":  # json.dumps writes 1.0 for a float
             whole = self.terminal(r"\.0+")
             return self.rule(f"{left} {whole}?")
-        others = [self.terminal(regex) for regex in _exponents(given)]
+        others = [self.terminal(regex) for regex in exponents(given)]
         return self.rule(" | ".join([left, *others]))
 
     # Arrays and objects
@@ -330,9 +323,9 @@ class _Rules:
     def _array(self, schema: Schema, depth: int) -> str:
         items, first = schema.get("items", True), schema.get("prefixItems", [])
         fewest, most = schema.get("minItems", 0), schema.get("maxItems")
-        if isinstance(items, list) or not isinstance(first, list) or not _is_size(fewest):
+        if isinstance(items, list) or not isinstance(first, list) or not is_size(fewest):
             raise UnsupportedError("items")
-        if most is not None and not _is_size(most):
+        if most is not None and not is_size(most):
             raise UnsupportedError("maxItems")
         inner = depth + 1
         try:
@@ -406,7 +399,7 @@ class _Rules:
     def _pairs(self, pairs: Sequence[tuple[str, bool]], other: str | None, depth: int) -> str:
         """Return the expansion of pairs in their order, at least one; an empty text without any."""
         separator = self._separator(depth)
-        starts = [f"{other} ({separator} {other})*"] if other else []  # with what it may begin
+        starts = [f"{other} ({separator} {other})*"] if other else []  # its possible beginnings
         after = f"({separator} {other})*" if other else ""  # behind the pairs so far
         for i, (pair, needed) in enumerate(reversed(pairs), 1):
             begins = f"{pair} {after}".strip()
@@ -431,75 +424,3 @@ def _times(part: str, low: int, high: int | None, last: str = "") -> str:
     if high == 0:
         return last
     return f"{part}{{{low},{'' if high is None else high}}} {last}".strip()
-
-
-def _types(schema: Schema) -> list[str]:
-    given = schema.get("type", list(_ALL))
-    kinds = [given] if isinstance(given, str) else given
-    if not isinstance(kinds, list) or not all(kind in TYPES for kind in kinds) or not kinds:
-        raise UnsupportedError(f"type {given!r:.60}")
-    return kinds
-
-
-def _is(value: object, kind: str) -> bool:
-    """Return whether a JSON value is of a type of JSON Schema: 1.0 is an integer, true is not."""
-    if isinstance(value, bool) or value is None:
-        return kind == ("null" if value is None else "boolean")
-    if isinstance(value, int | float):
-        whole = isinstance(value, int) or value.is_integer()
-        return kind == "number" or (kind == "integer" and whole)
-    named = {"string": str, "array": list, "object": dict}
-    return kind in named and isinstance(value, named[kind])
-
-
-def _is_size(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return value == int(value) >= 0
-
-
-def _exponents(given: Mapping[str, Any]) -> list[str]:
-    """Return the spellings with an exponent of numbers, where the bounds let all of them through.
-
-    llguidance gives numbers with bounds no exponent, but json.dumps writes 5e-05 and 1e+16.
-    """
-    if "multipleOf" in given or any(isinstance(bound, bool) for bound in given.values()):
-        return []
-    low = max(given.get("minimum", -float("inf")), given.get("exclusiveMinimum", -float("inf")))
-    high = min(given.get("maximum", float("inf")), given.get("exclusiveMaximum", float("inf")))
-    found = []
-    if low <= 0 and high >= 1e-4:
-        found.append(TINY)
-    if low <= -1e-4 and high >= 0:
-        found.append("-" + TINY)
-    if low < 1e16 and high == float("inf"):
-        found.append(HUGE)
-    if low == -float("inf") and high > -1e16:
-        found.append("-" + HUGE)
-    return found
-
-
-def _references(schema: object) -> list[str]:
-    """Return all references below a part of a schema."""
-    if isinstance(schema, Mapping):
-        own = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
-        return own + [path for part in schema.values() for path in _references(part)]
-    if isinstance(schema, list):
-        return [path for part in schema for path in _references(part)]
-    return []
-
-
-def _resolved(root: Schema, path: object) -> Any:  # noqa: ANN401
-    """Return the part of a schema that a reference to the same file points to."""
-    if not isinstance(path, str) or not (path == "#" or path.startswith("#/")):
-        raise UnsupportedError("$ref")
-    found: Any = root
-    for step in path[2:].split("/") if path != "#" else []:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and name in found:
-            found = found[name]
-        elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
-        else:
-            raise UnsupportedError("$ref")
-    return found

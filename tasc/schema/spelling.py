@@ -5,7 +5,9 @@ They stand in a grammar between slashes, so a slash is escaped.
 
 import json
 import math
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 _SHORT = {'"': '"', "\\": "\\\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _ESCAPE = r"\\u"
@@ -138,3 +140,24 @@ INTEGER = rf"-?(?:(?:0|[1-9][0-9]*)(?:\.0+)?|{_largest()})"
 # Numbers that json.dumps writes with an exponent: below 1e-4, and from 1e16.
 TINY = r"[1-9](?:\.[0-9]+)?e-(?:0[5-9]|[1-9][0-9]|[12][0-9]{2}|3[0-2][0-9])"
 HUGE = rf"(?:{_largest()})"
+
+
+def exponents(bounds: Mapping[str, Any]) -> list[str]:
+    """Return the spellings with an exponent of numbers, where the bounds let all of them through.
+
+    llguidance gives numbers with bounds no exponent, but json.dumps writes 5e-05 and 1e+16.
+    """
+    if "multipleOf" in bounds or any(isinstance(bound, bool) for bound in bounds.values()):
+        return []
+    low = max(bounds.get("minimum", -float("inf")), bounds.get("exclusiveMinimum", -float("inf")))
+    high = min(bounds.get("maximum", float("inf")), bounds.get("exclusiveMaximum", float("inf")))
+    found = []
+    if low <= 0 and high >= 1e-4:
+        found.append(TINY)
+    if low <= -1e-4 and high >= 0:
+        found.append("-" + TINY)
+    if low < 1e16 and high == float("inf"):
+        found.append(HUGE)
+    if low == -float("inf") and high > -1e16:
+        found.append("-" + HUGE)
+    return found

@@ -1,0 +1,66 @@
+"""Keywords of JSON Schema: types, sizes and references."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasc.schema.pattern import UnsupportedError
+
+Schema = Mapping[str, Any]
+TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+_ALL = ("null", "boolean", "number", "string", "array", "object")
+
+
+def types_of(schema: Schema) -> list[str]:
+    """Return the types that a schema allows. Raises UnsupportedError for unknown ones."""
+    stated = schema.get("type", list(_ALL))
+    kinds = [stated] if isinstance(stated, str) else stated
+    if not isinstance(kinds, list) or not all(kind in TYPES for kind in kinds) or not kinds:
+        raise UnsupportedError(f"type {stated!r:.60}")
+    return kinds
+
+
+def is_of_type(value: object, kind: str) -> bool:
+    """Return whether a JSON value is of a type of JSON Schema: 1.0 is an integer, true is not."""
+    if isinstance(value, bool) or value is None:
+        return kind == ("null" if value is None else "boolean")
+    if isinstance(value, int | float):
+        whole = isinstance(value, int) or value.is_integer()
+        return kind == "number" or (kind == "integer" and whole)
+    named = {"string": str, "array": list, "object": dict}
+    return kind in named and isinstance(value, named[kind])
+
+
+def is_size(value: object) -> bool:
+    """Return whether a JSON value can be a length: a whole number, not negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value == int(value) >= 0
+
+
+def references(schema: object) -> list[str]:
+    """Return all references below a part of a schema."""
+    if isinstance(schema, Mapping):
+        own = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
+        return own + [path for part in schema.values() for path in references(part)]
+    if isinstance(schema, list):
+        return [path for part in schema for path in references(part)]
+    return []
+
+
+def resolved(root: Schema, path: object) -> Any:  # noqa: ANN401
+    """Return the part of a schema that a reference to the same file points to.
+
+    Raises UnsupportedError for other references, and for a missing part.
+    """
+    if not isinstance(path, str) or not (path == "#" or path.startswith("#/")):
+        raise UnsupportedError("$ref")
+    found: Any = root
+    for step in path[2:].split("/") if path != "#" else []:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping) and name in found:
+            found = found[name]
+        elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            raise UnsupportedError("$ref")
+    return found

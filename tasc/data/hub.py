@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 
 
 _GUESSED = ("datasets.packaged_modules.csv.csv", "datasets.packaged_modules.json.json")
-_FREE = {"name", "version", "data_dir", "data_files", "description"}  # do not say how to read
+_FREE = {"name", "version", "data_dir", "data_files", "description"}  # no options of reading
 _REMOTE = re.compile(r"hf://datasets/([^@]+)@([^/]+)/(.+)")
 
 
@@ -58,7 +58,7 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
 
 
 def _found(source: Source, split: str) -> tuple[str, str]:
-    """Return the path that `datasets` takes, and the name of the split there."""
+    """Return the path for `datasets`, and the name of the split there."""
     return _reachable(source.path), choose_split(source.path, find_splits(source), split)
 
 
@@ -102,7 +102,7 @@ _ADVICE = "pass a file, a folder or another dataset"
 
 
 def _reachable(path: str) -> str:
-    """Return ``path``, or the folder of its downloaded files if the Hub must not be asked.
+    """Return ``path``, or the folder of its downloaded files in offline mode.
 
     Checks for the dataset once: `datasets` retries for 20 s before it fails.
     """
@@ -135,8 +135,8 @@ def _snapshot(path: str) -> str:
         folder = Path(snapshot_download(path, repo_type="dataset", local_files_only=True))
     except (errors.LocalEntryNotFoundError, errors.HFValidationError, OSError):
         return ""
-    held = any(local.has_format(str(file)) for file in folder.rglob("*") if file.is_file())
-    return str(folder) if held else ""
+    has_data = any(local.has_format(str(file)) for file in folder.rglob("*") if file.is_file())
+    return str(folder) if has_data else ""
 
 
 def _call(source: Source, action: Callable[[], _Result]) -> _Result:

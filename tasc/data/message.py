@@ -1,4 +1,4 @@
-"""Messages of chats: the names that public formats use, marks of what is learnt, plain values."""
+"""Messages of chats: the names in public formats, marks of learnt answers, plain values."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -41,25 +41,25 @@ class Said:
 def read_message(item: Mapping[str, Any], text_of: Callable[[object], str]) -> Said:
     """Read a message in any of the known formats; ``text_of`` makes a text of a content.
 
-    The keys of the result are role, content, then the others in their order. Marks of what is
-    learnt are removed, because they are not for the chat template. Raises MessageError if the
+    The keys of the result are role, content, then the others in their order. Marks of learnt
+    answers are removed, because they are not for the chat template. Raises MessageError if the
     message has no role or no text, or marks that are neither 0 nor 1.
     """
-    given = {key: value for key, value in item.items() if not _is_null(value)}
-    role_key = next((key for key in _ROLE_KEYS if key in given), "")
-    stated = given.pop(role_key, None)
+    unread = {key: value for key, value in item.items() if not _is_null(value)}
+    role_key = next((key for key in _ROLE_KEYS if key in unread), "")
+    stated = unread.pop(role_key, None)
     if not isinstance(stated, str):
         keys = ", ".join(map(str, item)) or "nothing"
         raise MessageError(f"has no role, only {keys:.100}; {ADVICE}")
     role = _ROLES.get(stated.strip().lower(), stated)
-    learnt = role == ANSWER and _is_learnt(given)
-    text_key = next((key for key in _TEXT_KEYS if key in given), "")
-    content = given.pop(text_key, None)
+    learnt = role == ANSWER and _is_learnt(unread)
+    text_key = next((key for key in _TEXT_KEYS if key in unread), "")
+    content = unread.pop(text_key, None)
     if content is None:
-        _check_textless(role, given)
-    rest = {key: value for key, value in given.items() if key not in (*_MARKS, _DETAIL)}
+        _check_textless(role, unread)
+    others = {key: value for key, value in unread.items() if key not in (*_MARKS, _DETAIL)}
     text = {} if content is None else {"content": _text(content, text_of)}
-    return Said({"role": role, **text, **plain(rest)}, learnt)
+    return Said({"role": role, **text, **plain(others)}, learnt)
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - JSON values
@@ -126,15 +126,15 @@ def _mark(name: str, value: object) -> bool:
 
 def _detail(parts: object) -> bool:
     listed = parts if isinstance(parts, list) else [parts]
-    found = {
+    marks = {
         _mark("train", part.get("train")) if isinstance(part, Mapping) else None for part in listed
     }
-    if len(found) != 1 or None in found:
+    if len(marks) != 1 or None in marks:
         raise MessageError(
             f"has {_DETAIL} for parts of its text, but answers are learnt whole: write "
             '"train": true or false instead'
         )
-    return found == {True}
+    return marks == {True}
 
 
 def _check_textless(role: str, given: Mapping[str, Any]) -> None:
@@ -149,8 +149,8 @@ def _text(content: object, text_of: Callable[[object], str]) -> str:
     """Return a message's text, which may be a list of parts."""
     if not isinstance(content, list):
         return text_of(content)
-    found = (part.get("text") if isinstance(part, Mapping) else part for part in content)
-    parts = [part for part in found if isinstance(part, str)]
+    texts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+    parts = [text for text in texts if isinstance(text, str)]
     if len(parts) < len(content):
         raise MessageError("has a part that is not text: write text parts only")
     return "".join(parts)

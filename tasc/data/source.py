@@ -27,7 +27,7 @@ class Source:
     # 200 characters, and ``{{`` and ``}}`` are braces.
     template: str = "{input}\n"
     config: str | None = None  # of a Hub dataset that has several
-    separator: str = AUTO  # of CSV files: a name of ``SEPARATORS``, a character, or found out
+    separator: str = AUTO  # of CSV files: a name in ``SEPARATORS``, a character, or detected
     # Fields above that the user set, even to their defaults. Columns of other formats are
     # recognised only if none of them is set.
     named: frozenset[str] = frozenset()

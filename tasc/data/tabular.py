@@ -157,8 +157,8 @@ def _values(array: Any) -> list[Any]:  # noqa: ANN401 - an Arrow array
 
 def _scalar(text: str | None) -> Any:  # noqa: ANN401 - a JSON value
     """Parse JSON, as `datasets` stores columns of several types; a list or object stays text."""
-    found = None if text is None else json.loads(text)
-    return text if isinstance(found, list | dict) else found
+    value = None if text is None else json.loads(text)
+    return text if isinstance(value, list | dict) else value
 
 
 def _is_json(kind: Any) -> bool:  # noqa: ANN401 - an Arrow type
@@ -172,14 +172,13 @@ def _json_parser(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an
     if _is_json(kind):
         return lambda text: None if text is None else json.loads(text)
     if pa.types.is_struct(kind):
-        found = {field.name: _json_parser(field.type) for field in kind}
-        fields = {name: parse for name, parse in found.items() if parse is not None}
+        parsers = {field.name: _json_parser(field.type) for field in kind}
+        fields = {name: parse for name, parse in parsers.items() if parse is not None}
         if not fields:
             return None
 
         def parsed(row: Any) -> Any:  # noqa: ANN401 - an object or None
-            made = {name: parse(row[name]) for name, parse in fields.items()} if row else {}
-            return row and row | made
+            return row and row | {name: parse(row[name]) for name, parse in fields.items()}
 
         return parsed
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -189,15 +188,18 @@ def _json_parser(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an
     return None
 
 
-def _csv_rows(path: Path, given: str, wanted: Sequence[str]) -> Iterator[list[Any]]:
+def _csv_rows(path: Path, setting: str, wanted: Sequence[str]) -> Iterator[list[Any]]:
     """Yield the rows that are not empty; InputError if one is wider than the first."""
     csv.field_size_limit(LONGEST)  # instead of 128 KiB; text_lines limits lines
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     sample = list(_sampled(lines))
-    separator, is_tsv = SEPARATORS.get(given, given), ".tsv" in map(str.lower, path.suffixes)
-    if given == AUTO:
-        separator = _detected(sample, wanted, tabs_first=is_tsv)
-    plain_tsv = given == AUTO and is_tsv and separator == "\t"  # many programs quote nothing there
+    detects, is_tsv = setting == AUTO, ".tsv" in map(str.lower, path.suffixes)
+    separator = (
+        _detected(sample, wanted, tabs_first=is_tsv)
+        if detects
+        else SEPARATORS.get(setting, setting)
+    )
+    plain_tsv = detects and is_tsv and separator == "\t"  # many programs quote nothing there
     reader = csv.reader(chain(sample, lines), strict=True, delimiter=separator)
     width = 0
     try:
@@ -238,7 +240,7 @@ def _detected(sample: Sequence[str], wanted: Sequence[str], *, tabs_first: bool)
     Of several, it is the one with which most rows are as wide as the header; in a .tsv file, the
     tab if it gives columns at all. Without any, it is the comma.
     """
-    best, most = ",", (False, False, 0.0, 0)
+    best, best_score = ",", (False, False, 0.0, 0)
     for separator in SEPARATORS.values():
         rows, whole = _parsed(sample, separator)
         width = len(rows[0]) if rows else 0
@@ -247,9 +249,9 @@ def _detected(sample: Sequence[str], wanted: Sequence[str], *, tabs_first: bool)
         if tabs_first and separator == "\t":
             return separator
         fitting = sum(len(row) == width for row in rows[1:]) / max(len(rows) - 1, 1)
-        found = (set(wanted) <= set(rows[0]), whole, fitting, width if fitting == 1 else 0)
-        if found > most:
-            best, most = separator, found
+        score = (set(wanted) <= set(rows[0]), whole, fitting, width if fitting == 1 else 0)
+        if score > best_score:
+            best, best_score = separator, score
     return best
 
 

@@ -27,7 +27,7 @@ _ADVICE = "fix the chat template, or pass --template '{input}\\n'"
 
 @dataclass(frozen=True)
 class _StoppedClock:
-    """What ``strftime_now`` asks for the time."""
+    """Stands in for the class ``datetime`` in ``strftime_now``."""
 
     time: datetime
 
@@ -118,9 +118,9 @@ class ChatTemplate:
     def _begin(self, turn: Turn, prompt: str, whole: str) -> int:
         """Return where an answer begins whose prompt ends with text that ``whole`` lacks.
 
-        Another answer in its place tells what the template writes before any. Raises InputError if
-        the prompt is not that and the added text, or if the answer has reasoning that the template
-        drops or writes beside the added text.
+        Another answer in its place shows the template's text before any answer. Raises InputError
+        if the prompt is not that and the added text, or if the answer has reasoning that the
+        template drops or writes beside the added text.
         """
         probe = {"role": "assistant", "content": _PROBE}
         before = self._write([*turn.before, probe], turn.tools).rpartition(_PROBE)[0]

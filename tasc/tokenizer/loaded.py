@@ -71,7 +71,7 @@ class LoadedTokenizer:
         return list(self._strings)
 
     def spellings(self) -> list[bytes]:
-        """Return the bytes of each id, those of special tokens, too; ``b""`` for unused ids.
+        """Return the bytes of each id, special tokens included; ``b""`` for unused ids.
 
         The unknown token has none, as it stands for any text.
         """

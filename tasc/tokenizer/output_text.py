@@ -53,7 +53,7 @@ def without_ends(ids: Sequence[int], ends: Collection[int]) -> list[int]:
 
 
 def decoder_of(tokenizer: "Tokenizer | PreTrainedTokenizerBase") -> Decode:
-    """Return what decodes ids with all special tokens, and leaves spaces as they are."""
+    """Return a function that decodes ids with all special tokens, and leaves spaces as they are."""
     if isinstance(tokenizer, Tokenizer):
         return partial(tokenizer.decode, skip_special_tokens=False)
     return partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)

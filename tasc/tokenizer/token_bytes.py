@@ -62,7 +62,7 @@ def token_strings(tokenizer: Tokenizer) -> list[bytes]:
 
 
 def token_speller(tokenizer: Tokenizer) -> Callable[[int], bytes]:
-    """Return a function from an id to its bytes in running text, those of special tokens, too.
+    """Return a function from an id to its bytes in running text, special tokens included.
 
     An id without a token has none.
     """

@@ -187,7 +187,7 @@ def tree_cache(kinds: Sequence[Hashable], capacity: int, rows: int = 1) -> tuple
 def cache_argument(model: nn.Module) -> str:
     """Return the name of the argument in which ``model`` takes a cache.
 
-    A wrapper, such as a PEFT model, takes what the model inside it takes. Raises UnavailableError
+    A wrapper, such as a PEFT model, passes it on to the model inside. Raises UnavailableError
     for a model that takes no cache.
     """
     for module in model.modules():
@@ -203,8 +203,8 @@ def cache_argument(model: nn.Module) -> str:
 
 def cache_among(inputs: Mapping[str, Any]) -> tuple[str, Cache] | None:
     """Return the name and the value of the cache among the ``inputs`` of a forward, if any."""
-    given = ((name, inputs.get(name)) for name in ARGUMENTS)
-    return next(((name, cache) for name, cache in given if cache is not None), None)
+    caches = ((name, inputs.get(name)) for name in ARGUMENTS)
+    return next(((name, cache) for name, cache in caches if cache is not None), None)
 
 
 def compact_reference(data: torch.Tensor, moves: np.ndarray) -> None:

@@ -97,16 +97,16 @@ class FusedDecoder:
         input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        *more: Any,  # noqa: ANN401 - whatever else a caller passes by position
-        **kwargs: Any,  # noqa: ANN401 - whatever else a model passes to its decoder, and its cache
+        *arguments: Any,  # noqa: ANN401 - other arguments that a caller passes by position
+        **kwargs: Any,  # noqa: ANN401 - other arguments of a decoder, and its cache
     ) -> BaseModelOutputWithPast:
         """Return the last hidden states (B, q, hidden); arguments as in transformers."""
-        given = kwargs.get(self.cache_argument)
-        kv = (getattr(given, "layers", None) or [None])[0]
-        other = self.attention.config._attn_implementation != attention.NAME or bool(more)
+        cache = kwargs.get(self.cache_argument)
+        kv = (getattr(cache, "layers", None) or [None])[0]
+        other = self.attention.config._attn_implementation != attention.NAME or bool(arguments)
         other = other or torch.is_grad_enabled() or not isinstance(kv, KVLayer)
         if other or input_ids is None or position_ids is None:
-            return self.plain(input_ids, attention_mask, position_ids, *more, **kwargs)
+            return self.plain(input_ids, attention_mask, position_ids, *arguments, **kwargs)
         x = self.decoder.embed_tokens(input_ids).to(self.attention.q_proj.dtype)
         cos, sin = (each.contiguous() for each in self.decoder.rotary_emb(x, position_ids))
         placed, sizes = ragged.current.get(), [x.shape[1]] * x.shape[0]
@@ -128,4 +128,4 @@ class FusedDecoder:
             [masks[window].data_ptr() if window in masks else 0 for window in self.windows],
             packed.thread_pool(),
         )
-        return BaseModelOutputWithPast(self.decoder.norm(x), given)
+        return BaseModelOutputWithPast(self.decoder.norm(x), cache)

@@ -124,14 +124,13 @@ def pack(model: nn.Module, *, int8: bool = False) -> None:
 
 
 def unpack(model: nn.Module) -> bool:
-    """Replace packed layers of ``model`` by linear layers; return whether there were some."""
-    found = False
+    """Replace packed layers of ``model`` by linear layers; return whether it had any."""
+    was_packed = is_packed(model)
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, PackedLinear):
                 setattr(parent, name, layer.unpacked())
-                found = True
-    return found
+    return was_packed
 
 
 @contextmanager

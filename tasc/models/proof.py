@@ -66,7 +66,7 @@ class Case:
 
 
 class WrongCodeError(UnavailableError):
-    """The code of a model, whatever its weights are, does not do what a target needs."""
+    """The code of a model, whatever its weights are, cannot serve as a target."""
 
 
 def prove(target: Target) -> None:

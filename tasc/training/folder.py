@@ -93,14 +93,14 @@ def _saveable(config: GenerationConfig) -> GenerationConfig:
     """
     tokens = {name: getattr(config, name) for name in _SPECIAL}
     applied = {name: getattr(config, name, None) for name in APPLIED}
-    for less in (None, tokens | applied):
+    for build in (lambda: config, lambda: GenerationConfig(**tokens | applied)):
         try:
             with quiet():
-                kept = config if less is None else GenerationConfig(**less)
-                kept.validate(strict=True)
+                settings = build()
+                settings.validate(strict=True)
         except ValueError:  # some published models have a temperature without sampling
             continue
-        return kept
+        return settings
     return GenerationConfig(**tokens)
 
 

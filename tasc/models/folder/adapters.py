@@ -1,4 +1,4 @@
-"""PEFT's adapters, in a loaded model and in a folder: which of them drafts can follow.
+"""PEFT's adapters, in a loaded model and in a folder, and whether drafts can follow them.
 
 Most methods (LoRA, DoRA, IA3, trained rows, …) replace weights, so a tree of drafts is scored like
 plain text, and the adapter can be merged. The methods that are refused add positions, read the
@@ -31,14 +31,14 @@ def check_adapters(model: PreTrainedModel) -> None:
     Also raises InputError inside of PEFT's ``generate(adapter_names=…)``. Adapters that are not
     active or disabled do not matter.
     """
-    if any(_given(module, "adapter_names") for module in model.modules()):
+    if any(_passes(module, "adapter_names") for module in model.modules()):
         raise InputError(
             "adapter_names gives each prompt an adapter of its own: leave it out, and generate "
             "once per adapter, after set_adapter"
         )
-    found = [(_kind(config), _reason(config)) for _, config in _active(owner_of(model))]
-    found += [(kind, _REASONS[kind]) for kind in _kinds_of_layers(model) & _REASONS.keys()]
-    for kind, reason in found:
+    reasons = [(_kind(config), _reason(config)) for _, config in _active(owner_of(model))]
+    reasons += [(kind, _REASONS[kind]) for kind in _kinds_of_layers(model) & _REASONS.keys()]
+    for kind, reason in reasons:
         if reason:
             raise UnavailableError(
                 f"the model's adapter ({kind}) {reason}, which drafts cannot follow: call the "
@@ -89,21 +89,20 @@ def _kinds_of_layers(model: PreTrainedModel) -> set[str]:
     for module in model.modules():
         runs = getattr(module.forward, "__self__", module)  # X-LoRA replaces a layer's forward
         path = type(runs).__module__.split(".")
-        if path[:2] == ["peft", "tuners"] and path[-1] == "layer":
-            kinds |= (
-                set() if getattr(runs, "disable_adapters", False) is True else {path[2].upper()}
-            )
+        is_layer = path[:2] == ["peft", "tuners"] and path[-1] == "layer"
+        if is_layer and getattr(runs, "disable_adapters", False) is not True:
+            kinds.add(path[2].upper())
     return kinds
 
 
-def _given(module: Any, argument: str) -> bool:  # noqa: ANN401
+def _passes(module: Any, argument: str) -> bool:  # noqa: ANN401
     """Return whether PEFT passes ``argument`` to each forward of a layer."""
     hooks = module._forward_pre_hooks.values()
     return any(isinstance(hook, partial) and argument in hook.keywords for hook in hooks)
 
 
 def advice(what: str, folder: Path) -> str:
-    """Return what to do with the folder of an adapter: most can be merged into their model."""
+    """Return the remedy for the folder of an adapter: most can be merged into their model."""
     values = read_json(folder / ADAPTER, what)
     kind = values.get("peft_type")
     if values.get("alora_invocation_tokens"):

@@ -80,17 +80,17 @@ class GenerationSettings:
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> "GenerationSettings":
-        """Sort what a generation_config.json or a call states."""
+        """Sort the settings of a generation_config.json or a call."""
 
         def effective(names: Mapping[str, Any]) -> dict[str, Any]:
-            given = {name: stated[name] for name in names if name in stated}
-            return {name: value for name, value in given.items() if not is_neutral(name, value)}
+            listed = {name: stated[name] for name in names if name in stated}
+            return {name: value for name, value in listed.items() if not is_neutral(name, value)}
 
         return cls(effective(APPLIED), effective(IGNORED))
 
 
 def as_applied(stated: Mapping[str, Any], ends: Sequence[int]) -> dict[str, Any]:
-    """Return a generation_config.json with what decoding applies, and its end tokens ``ends``."""
-    origin = {"_from_model_config"}
-    kept = {key: value for key, value in stated.items() if key not in IGNORED.keys() | origin}
-    return kept | {"eos_token_id": list(ends)}
+    """Return a generation_config.json without ignored settings, with the end tokens ``ends``."""
+    dropped = IGNORED.keys() | {"_from_model_config"}
+    settings = {key: value for key, value in stated.items() if key not in dropped}
+    return settings | {"eos_token_id": list(ends)}

@@ -1,7 +1,7 @@
 """Write config.json so that older loaders read the same model from it.
 
 transformers 5 writes ``rope_parameters`` and ``dtype``. A loader that knows only the earlier names
-finds none of them and silently takes its defaults, such as a ``rope_theta`` of 10,000.
+ignores them and silently takes its defaults, such as a ``rope_theta`` of 10,000.
 """
 
 from collections.abc import Mapping
@@ -27,33 +27,33 @@ def portable(values: Mapping[str, Any], *, tied: bool) -> dict[str, Any]:
 
     Names that are already there keep their values.
     """
-    found = tying.corrected(values, tied=tied)
-    text = found.get("text_config")
+    config = tying.corrected(values, tied=tied)
+    text = config.get("text_config")
     if isinstance(text, dict):
-        found["text_config"] = _earlier(text) | text
-    return _earlier(found) | found
+        config["text_config"] = _earlier(text) | text
+    return _earlier(config) | config
 
 
 def _earlier(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the earlier names of the settings in ``values``, with their values."""
-    found: dict[str, Any] = {}
+    earlier: dict[str, Any] = {}
     if isinstance(dtype := values.get("dtype"), str):
-        found["torch_dtype"] = dtype
+        earlier["torch_dtype"] = dtype
     rope = values.get("rope_parameters")
     if not isinstance(rope, dict):
-        return found
+        return earlier
     if rope.keys() == _BY_LAYER.keys() and all(isinstance(part, dict) for part in rope.values()):
         for layers, name in _BY_LAYER.items():
             if "rope_theta" in rope[layers]:
-                found[name] = rope[layers]["rope_theta"]
+                earlier[name] = rope[layers]["rope_theta"]
         rope = rope["full_attention"]
     elif any(isinstance(part, dict) for part in rope.values()):
-        return found  # an architecture that earlier versions do not have
+        return earlier  # an architecture that earlier versions do not have
     names = _OWN_NAMES.get(str(values.get("model_type")), {})
     for key in _OWN_KEYS:
         if key in rope:
-            found |= {key: rope[key], names.get(key, key): rope[key]}
+            earlier |= {key: rope[key], names.get(key, key): rope[key]}
     if rope.get("rope_type", "default") != "default":
         scaling = {key: value for key, value in rope.items() if key not in _OWN_KEYS}
-        found["rope_scaling"] = scaling | {"type": rope["rope_type"]}
-    return found
+        earlier["rope_scaling"] = scaling | {"type": rope["rope_type"]}
+    return earlier

@@ -73,11 +73,11 @@ def tied_in_files(
     Raises InputError for weights without a head if the configuration says that there is one.
     """
     says_tied = bool(getattr(skeleton.config, KEY, False))
-    found = matrices(skeleton, shapes)
-    if skeleton.get_output_embeddings() is None or found.embedding is None:
+    embedding, head = matrices(skeleton, shapes)
+    if skeleton.get_output_embeddings() is None or embedding is None:
         return says_tied
-    if found.head is not None:
-        return says_tied and _are_equal(files, found.embedding, found.head)
+    if head is not None:
+        return says_tied and _are_equal(files, embedding, head)
     text = stated.get(_TEXT)
     parts = (stated, text if isinstance(text, dict) else {})
     if says_tied or any(part.get(KEY) is True for part in parts):

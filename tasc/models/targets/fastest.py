@@ -36,10 +36,10 @@ def target_for(
     per shape. ``invariant`` uses the kernels of ``tasc.models.invariant``. Raises UnavailableError
     where they cannot be used, or if the target's logits differ from the model's own.
 
-    If the fastest way to run the model fails the proof, as with a release of transformers that
-    changed what a way relies on, slower ones are tried, and one is logged: without CUDA graphs,
-    layer by layer, by chains, without packed layers (which are then unpacked). Unless one passes,
-    raises the error of the fastest.
+    If the fastest way to run the model fails the proof, as with an unknown release of transformers,
+    slower ways are tried in this order: without CUDA graphs, layer by layer, by chains, without
+    packed layers (which are then unpacked). The first that passes is used, and its loss is logged.
+    If none passes, raises the error of the fastest.
     """
     cuda, stateful = model.device.type == "cuda", attention.is_stateful(model)
     if invariant and (stateful or compiled or not cuda or model.dtype not in DTYPES):

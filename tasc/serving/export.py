@@ -78,10 +78,10 @@ class Exported(Reported):
         source = parts.corpus and parts.corpus.source
         prompt = source.example() if source and not source.chat else Start.prompt
         return Start(
-            parts.name,
-            drafts,
-            options.speculative_tokens,
-            _exact(parts),
+            name=parts.name,
+            drafts=drafts,
+            speculative_tokens=options.speculative_tokens,
+            exact=_exact(parts),
             prompt=prompt,
             constraint=parts.named_constraint,
             repetition_penalty=parts.settings.applied.get("repetition_penalty", 1.0),
@@ -170,7 +170,7 @@ def export(corpus: Corpus | None, options: ExportOptions) -> Exported:
 
 
 def _generation(folder: Path, config: "PreTrainedConfig") -> dict[str, Any]:
-    """Return what transformers takes for the generation_config.json of a model."""
+    """Return a model's generation_config.json, or its equivalent in config.json without one."""
     from transformers import GenerationConfig
 
     file = folder / GENERATION
@@ -183,15 +183,15 @@ def _generation(folder: Path, config: "PreTrainedConfig") -> dict[str, Any]:
 def settings_notes(parts: Parts) -> Iterator[str]:
     """Describe which settings of the model its outputs follow in the engine, as in tasc bench."""
     settings, entry = parts.settings, EXPORTS[parts.options.to]
-    known = settings.applied.keys() if entry.settings is None else entry.settings
-    kept = {name: value for name, value in settings.applied.items() if name in known}
-    lost = {name: value for name, value in settings.applied.items() if name not in known}
-    if kept:
-        yield f"it applies {described(kept)}, as tasc bench does"
+    supported = settings.applied.keys() if entry.settings is None else entry.settings
+    applied = {name: value for name, value in settings.applied.items() if name in supported}
+    lost = {name: value for name, value in settings.applied.items() if name not in supported}
+    if applied:
+        yield f"it applies {described(applied)}, as tasc bench does"
     if lost:
         yield (
             f"{entry.label} does not apply {described(lost)} of the model's {GENERATION}, which "
-            "tasc bench applies: to measure what is served, remove it there and run tasc bench"
+            "tasc bench applies: to measure the served model, remove it there and run tasc bench"
         )
     if settings.ignored:
         yield (
@@ -202,8 +202,8 @@ def settings_notes(parts: Parts) -> Iterator[str]:
 
 def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | None:
     if options.choices is None:
-        found = options.constraint
-        return found and found.written_as(corpus.outputs if corpus else ())
+        constraint = options.constraint
+        return constraint and constraint.written_as(corpus.outputs if corpus else ())
     file = Path(options.choices)
     if corpus is not None:
         labels = find_choices(options.choices, corpus.source, corpus.split)

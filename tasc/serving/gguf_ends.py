@@ -6,7 +6,7 @@ The texts were found by generating a token with each one (xllamacpp 2026.10.1154
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -34,21 +34,22 @@ def stated_ends(parts: Parts) -> list[int]:
 
 def undone_fills(parts: Parts) -> list[str]:
     """Return the keys of ``FILLS`` whose tokens would end the task's outputs."""
-    named = {token for token, _ in _inside(parts)}
-    return [key for key, texts in FILLS.items() if texts & named]
+    inside = _inside(parts, _outputs(parts))
+    return [key for key, texts in FILLS.items() if texts & inside.keys()]
 
 
 def end_notes(parts: Parts) -> Iterator[str]:
     """Describe where llama.cpp ends outputs other than ``tasc bench`` does."""
-    found, count = Counter(dict(_inside(parts))), len(_outputs(parts))
-    for token in BY_TEXT & found.keys():
+    outputs = _outputs(parts)
+    inside = _inside(parts, outputs)
+    for token in BY_TEXT & inside.keys():
         yield (
-            f"llama.cpp ends outputs at {code(token)} because of its text, and {found[token]:,} of "
-            f"the task's {count:,} outputs contain it: they end early; use another engine"
+            f"llama.cpp ends outputs at {code(token)} because of its text, and {inside[token]:,} "
+            f"of the task's {len(outputs):,} outputs contain it: they end early; use another engine"
         )
     vocabulary = parts.tokenizer.tokenizer.get_vocab(with_added_tokens=True)
     ends = set(parts.ends)
-    others = {t for t in BY_TEXT & vocabulary.keys() if vocabulary[t] not in ends} - found.keys()
+    others = {t for t in BY_TEXT & vocabulary.keys() if vocabulary[t] not in ends} - inside.keys()
     if others:
         yield (
             f"llama.cpp also ends outputs at {', '.join(map(code, sorted(others)))}, because of "
@@ -60,18 +61,17 @@ def end_notes(parts: Parts) -> Iterator[str]:
         yield f"llama.cpp goes on after {', '.join(names)}, where tasc bench ends an output"
 
 
-def _inside(parts: Parts) -> Iterator[tuple[str, int]]:
-    """Yield the tokens inside the task's outputs, and the number of outputs that contain each."""
+def _inside(parts: Parts, outputs: Iterable[np.ndarray]) -> Counter[str]:
+    """Count the outputs that contain each token, end tokens apart."""
     ends, counts = set(parts.ends), Counter[int]()
-    for output in _outputs(parts):
+    for output in outputs:
         counts.update({*output.tolist()} - ends)
-    for token, count in counts.items():
-        name = parts.tokenizer.tokenizer.id_to_token(token)
-        if name is not None:
-            yield name, count
+    names = ((parts.tokenizer.tokenizer.id_to_token(token), n) for token, n in counts.items())
+    return Counter({name: count for name, count in names if name is not None})
 
 
 def _outputs(parts: Parts) -> list[np.ndarray]:
+    """Return the tokens (T_i,) of the task's outputs, from its examples or the index."""
     if parts.corpus is not None:
         return parts.tokenizer.encode(parts.corpus.outputs).split()
     return [] if parts.index is None else list(indexed_outputs(parts.index))

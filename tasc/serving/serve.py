@@ -43,12 +43,12 @@ def command(options: ServeOptions) -> list[str]:
     if isinstance(regex := found.get("regex"), str):
         constraint["regex"] = regex
     start = Start(
-        name,
-        drafts,
-        tokens,
-        exact,
-        options.host,
-        options.port,
+        name=name,
+        drafts=drafts,
+        speculative_tokens=tokens,
+        exact=exact,
+        host=options.host,
+        port=options.port,
         constraint=constraint,
         repetition_penalty=float(penalty or 1),
     )

@@ -92,11 +92,11 @@ def unwritten(corpus: Corpus) -> Corpus:
 def _template(options: StepOptions, now: datetime) -> ChatTemplate | None:
     """Return the one chat template of all tokenizers that the command names."""
     named = options.named(options.spec.chat_template_of)
-    found = [ChatTemplate.of(load_tokenizer(parse_label(name)[1]), now) for name in named]
-    for name, other in zip(named, found, strict=True):
-        if (other and other.source) != (found[0] and found[0].source):
+    templates = [ChatTemplate.of(load_tokenizer(parse_label(name)[1]), now) for name in named]
+    for name, other in zip(named, templates, strict=True):
+        if (other and other.source) != (templates[0] and templates[0].source):
             raise InputError(
                 f"{named[0]} and {name} have different chat templates: give models that share one, "
                 "or write --template '{input}\\n'"
             )
-    return found[0] if found else None
+    return templates[0] if templates else None

@@ -1,5 +1,6 @@
 """The prompt of a recipe: candidates for a task's columns and model, and the choice among them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from tasc.report.record import Record
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.files import CONFIGS
 from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.visible import visible_line
 
 BARE = "{input}\n"
 _GENERIC = "Input: {input}\nOutput: "
@@ -37,6 +39,19 @@ class ChosenPrompt:
     tried: tuple[TriedPrompt, ...] = ()
     outputs: int = 0  # held-out outputs whose loss was measured
 
+    @property
+    def lines(self) -> list[str]:
+        """A line for each tried prompt with its figures, for a comment."""
+        lines = []
+        for prompt in self.tried:
+            trained = (
+                "" if prompt.trained_nats is None else f"   {prompt.trained_nats:8.2f} trained"
+            )
+            mark = "   (chosen)" if prompt.template == self.template else ""
+            template = json.dumps(prompt.template, ensure_ascii=False)
+            lines.append(visible_line(f"{prompt.nats:8.2f}{trained}   {template}{mark}"))
+        return lines
+
 
 def labelled(source: Source) -> str:
     """Return a prompt that labels input and output with their columns' names if they are words."""
@@ -55,26 +70,26 @@ def candidates(source: Source, tokenizer: LoadedTokenizer) -> list[str]:
     """
     begin = _beginning(tokenizer)
     templates = [labelled(source), _GENERIC, *_chat(source, tokenizer), BARE]
-    found = []
+    prompts = []
     for template in dict.fromkeys(templates):
-        found.append(template)
+        prompts.append(template)
         if begin and not template.startswith(begin):
-            found.append(begin + template)
-    return found
+            prompts.append(begin + template)
+    return prompts
 
 
 def best(losses: Mapping[str, np.ndarray]) -> str:
-    """Return the first template whose losses no other's are significantly below.
+    """Return the first template that is not significantly worse than the best one.
 
-    ``losses`` has arrays (N,) of the same N outputs, by template in the order of preference. A
-    template is significantly worse than that of the lowest mean if their paired difference exceeds
-    two standard errors.
+    ``losses`` has arrays (N,) of the same N outputs, by template in the order of preference. The
+    best template has the lowest mean loss. Another one is significantly worse if the mean of their
+    paired differences exceeds two standard errors.
     """
     lowest = min(losses, key=lambda template: float(losses[template].mean()))
     return next(
         template
-        for template, found in losses.items()
-        if template == lowest or not _exceeds(found - losses[lowest])
+        for template, values in losses.items()
+        if template == lowest or not _exceeds(values - losses[lowest])
     )
 
 
@@ -96,7 +111,7 @@ def _beginning(tokenizer: LoadedTokenizer) -> str | None:
 
 
 def _chat(source: Source, tokenizer: LoadedTokenizer) -> list[str]:
-    """Return what the chat template writes for an instruction and an input, as a template.
+    """Return the chat template's prompt for an instruction and an input, as a template.
 
     Empty if the tokenizer has no chat template, or it does not write the input once as it is.
     """
@@ -141,12 +156,12 @@ def with_figures(
     tried = [
         TriedPrompt(
             template=template,
-            nats=round(float(found.mean()), 3),
+            nats=round(float(values.mean()), 3),
             trained_nats=(
                 round(float(trained[template].mean()), 3) if template in trained else None
             ),
         )
-        for template, found in losses.items()
+        for template, values in losses.items()
     ]
     tried.sort(
         key=lambda one: (

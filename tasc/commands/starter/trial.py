@@ -148,9 +148,9 @@ def output_losses(model: "torch.nn.Module", examples: "Examples", *, bfloat16: b
         batch = collate(examples, indices).to(device)
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             logits, labels = target_logits(model, batch)
-        found = cross_entropy(logits, labels, reduction="none").cpu().numpy()
+        values = cross_entropy(logits, labels, reduction="none").cpu().numpy()
         owners = (batch.labels[:, 1:] != IGNORED).nonzero()[:, 0].cpu().numpy()
-        np.add.at(losses, indices[owners], found)
+        np.add.at(losses, indices[owners], values)
     return losses
 
 

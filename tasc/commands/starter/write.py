@@ -39,7 +39,6 @@ from tasc.visible import STEERING, visible_line
 from tasc.vocab.exports.export import supported_export
 
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
-_WITHOUT_ROLES = BARE  # a chat's messages, for a model without a chat template
 
 
 class InitOptions(CommandOptions):
@@ -130,7 +129,7 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     held_out = {name: len(lines) for name, lines in held.items()}
     here = is_local(source.path) or source.path.startswith(BUILTIN)
     corpus = load(source, "train") if here else None
-    progress("find what the outputs have in common", 0, 0)
+    progress("infer a constraint from the outputs", 0, 0)
     inferred = _inferred(options, source, corpus) if task != given else None
     prompt = _prompt(options, source, held, corpus, progress) if task != given else None
     corpus = _prompted(corpus, prompt)
@@ -190,7 +189,7 @@ def _data(
     if source.chat and not source.names("template"):
         tokenizer = _tokenizer(options.model)  # one on the Hub is taken to have a chat template
         if not (ChatTemplate.of(tokenizer) if tokenizer else options.model):
-            data["template"] = _WITHOUT_ROLES
+            data["template"] = BARE  # the chat's messages without roles
     if inferred is not None and inferred.option in Task.model_fields:
         data[inferred.option] = inferred.file
     return data
@@ -334,7 +333,6 @@ def _texts(
         "held_out": held_out,
         "how": visible_line(how),
         "prompt": prompt,
-        "tried": _tried(prompt) if prompt else [],
         "model": None if model is None else _value(model),
         "hours": options.hours and f"{options.hours:g} h",
         "validates": "validation" in (held_out or splits(source)),
@@ -349,17 +347,6 @@ def _texts(
         plain_template("tasc.commands.starter", name).render(values)
         for name in ("recipe.yaml", "task.yaml")
     ]
-
-
-def _tried(prompt: ChosenPrompt) -> list[str]:
-    """Return a line for each tried prompt, with its figures."""
-    lines = []
-    for one in prompt.tried:
-        trained = "" if one.trained_nats is None else f"   {one.trained_nats:8.2f} trained"
-        mark = "   (chosen)" if one.template == prompt.template else ""
-        template = json.dumps(one.template, ensure_ascii=False)
-        lines.append(visible_line(f"{one.nats:8.2f}{trained}   {template}{mark}"))
-    return lines
 
 
 def _value(value: object) -> str:

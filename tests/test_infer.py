@@ -125,7 +125,7 @@ def test_outputs_without_a_schema_are_explained():
     assert "because of the order of their keys" in unfit(mixed)
     layouts = [json.dumps(value, indent=i % 2) for i, value in enumerate(values)]
     assert infer(layouts, "mine", seed=0) is None
-    assert "their layout, which is that of json.dumps(…, indent=" in unfit(layouts)
+    assert "their layout, json.dumps(…, indent=" in unfit(layouts)
     assert unfit(["a", "b"] * 50) == ""
 
 

@@ -58,39 +58,39 @@ class Constraint:
             return None
         schema = json.loads(self.text)
         stated = layout_of(schema, self.name)
-        given = schema.get(_GUIDANCE, {})
-        if stated is None and any(name in given for name in _SEPARATORS):
+        options = schema.get(_GUIDANCE, {})
+        if stated is None and any(name in options for name in _SEPARATORS):
             return Layout(
-                str(given.get("item_separator", ", ")), str(given.get("key_separator", ": "))
+                str(options.get("item_separator", ", ")), str(options.get("key_separator", ": "))
             )
         return stated
 
     def written_as(self, outputs: Iterable[str]) -> "Constraint":
-        """Return the constraint of outputs that are written as most of ``outputs``.
+        """Return the constraint in the layout of most of ``outputs``.
 
-        A layout that the schema states stays. Other constraints are returned as they are.
+        It does not change if the schema states a layout, or if it is no schema.
         """
         if self.kind != "schema" or self.layout is not None:
             return self
         schema = json.loads(self.text)
         if any(name in schema.get(_GUIDANCE, {}) for name in _WHITESPACE):
             return self
-        found = layout_in(outputs)
-        if found is None or not found.arguments:
+        layout = layout_in(outputs)
+        if layout is None or not layout.arguments:
             return self
-        return replace(self, text=json.dumps(schema | {KEY: found.arguments}))
+        return replace(self, text=json.dumps(schema | {KEY: layout.arguments}))
 
     @property
     def lark(self) -> str:
         """The grammar of a schema in llguidance's Lark. Raises InputError if there is none."""
         schema = json.loads(self.text)
-        given = schema.get(_GUIDANCE, {})
-        rest = {k: v for k, v in schema.items() if k not in (_GUIDANCE, KEY)}
-        if any(name in given for name in _WHITESPACE):
-            return f"start: %json {json.dumps(rest | {_GUIDANCE: given})}"
-        options = {k: v for k, v in given.items() if k not in _SEPARATORS}
+        options = schema.get(_GUIDANCE, {})
+        plain = {k: v for k, v in schema.items() if k not in (_GUIDANCE, KEY)}
+        if any(name in options for name in _WHITESPACE):
+            return f"start: %json {json.dumps(plain | {_GUIDANCE: options})}"
+        others = {k: v for k, v in options.items() if k not in _SEPARATORS}
         try:
-            return grammar_of(rest, self.layout or Layout(), options)
+            return grammar_of(plain, self.layout or Layout(), others)
         except UnwritableError as error:
             raise InputError(
                 f"{self.name} cannot be used with an indent, because of {error}: remove that from "

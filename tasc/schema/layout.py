@@ -11,7 +11,7 @@ from typing import Any
 from tasc.errors import InputError
 
 KEY = "x-json-dumps"  # of a schema
-_MEASURED = 1000  # outputs that are looked at
+_MEASURED = 1000  # outputs whose layout is read
 _TOKEN = re.compile(
     r'[ \t\r\n]*("(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+)(?=([ \t\r\n]*))', re.DOTALL
 )

@@ -17,7 +17,7 @@ from tasc.options.constraint import Constraint
 from tests.documents import broken, changed, document, settings
 
 COUNT = int(os.environ.get("TASC_DOCUMENTS", "300"))
-NAMED = ("their layout, which is that of json.dumps(", "their escapes", "the order of their keys")
+NAMED = ("their layout, json.dumps(", "their escapes", "the order of their keys")
 
 
 def inferred(rng, values, arguments):

@@ -23,8 +23,8 @@ def misfits(outputs: Iterable[str], constraint: Constraint) -> list[str]:
     """
     accepts = text_test(constraint)
     rejected = (text for text in outputs if not accepts(text))
-    found = Counter(_reason(text, constraint, accepts) for text in islice(rejected, _EXPLAINED))
-    return [f"{count:,} {reason}" for reason, count in found.most_common()]
+    reasons = Counter(_reason(text, constraint, accepts) for text in islice(rejected, _EXPLAINED))
+    return [f"{count:,} {reason}" for reason, count in reasons.most_common()]
 
 
 def _reason(text: str, constraint: Constraint, accepts: Callable[[str], bool]) -> str:
@@ -64,10 +64,10 @@ def _spelling(
     layout: Layout,
     accepts: Callable[[str], bool],
 ) -> str:
-    """Return what differs from how the constraint writes a document that its schema allows."""
+    """Return the difference between a text and the constraint's spelling of the same document."""
     parts = tokens(text)
     own = layout_in([text]) or layout
-    where = f"their layout, which is that of {own}: add {_stated(own)} to the schema"
+    where = f"their layout, {own}: add {_stated(own)} to the schema"
     escapes = (
         f"their escapes: state ensure_ascii under {KEY} of the schema as json.dumps had it, or null"
     )

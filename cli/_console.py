@@ -65,7 +65,7 @@ def warn(text: str) -> None:
 
 
 class LogLines(logging.Handler):
-    """Writes what the library logs as lines about a problem."""
+    """Writes the library's log as lines about a problem."""
 
     def emit(self, record: logging.LogRecord) -> None:
         warn(record.getMessage())
@@ -174,8 +174,8 @@ def _widths(texts: Sequence[tuple[str, ...]]) -> list[int] | None:
         return None
     left = out.width + 1 - sum(width + 1 for width in least)
     for i, width in enumerate(whole):
-        more = min(width - least[i], left)
-        least[i], left = least[i] + more, left - more
+        extra = min(width - least[i], left)
+        least[i], left = least[i] + extra, left - extra
     return least
 
 

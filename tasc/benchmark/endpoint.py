@@ -173,9 +173,9 @@ class Client:
     async def _request(self, verb: str, path: str, read: Callable[[Any], T], **more: Any) -> T:  # noqa: ANN401
         try:
             async with asyncio.timeout(self._timeout):
-                found = await getattr(self._client, verb)(path, cast_to=object, **more)
-                _refuse_error(found)
-                return read(found)
+                answer = await getattr(self._client, verb)(path, cast_to=object, **more)
+                _refuse_error(answer)
+                return read(answer)
         except Exception as error:  # nothing that a server sends may end a run
             raise RequestError(self._reason(error)) from None
 
@@ -206,19 +206,19 @@ def text_of(value: object) -> str:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _refuse_error(found: object) -> None:
+def _refuse_error(answer: object) -> None:
     """Raise RequestError for an error that a server sends with the status of a success.
 
     Some proxies and servers answer ``{"error": …}``, ``{"object": "error", "message": …}`` or
     ``{"detail": …}``, others a choice with an ``error``.
     """
-    if not isinstance(found, Mapping):
+    if not isinstance(answer, Mapping):
         return
-    choices = found.get("choices")
-    stated = found.get("error")
-    if not choices and not found.get("data"):
-        stated = stated or found.get("detail") or found.get("errors")
-        stated = stated or (found.get("message") if found.get("object") == "error" else None)
+    choices = answer.get("choices")
+    stated = answer.get("error")
+    if not choices and not answer.get("data"):
+        stated = stated or answer.get("detail") or answer.get("errors")
+        stated = stated or (answer.get("message") if answer.get("object") == "error" else None)
     elif isinstance(choices, list) and isinstance(choices[0], Mapping):
         stated = stated or choices[0].get("error")
     if not stated:

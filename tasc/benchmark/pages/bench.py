@@ -70,11 +70,20 @@ def headlines(results: BenchResults) -> list[Headline]:
     crowded = sum(map(len, by_model.values())) > _HEADLINES
     cards = list[Headline]()
     for model, compared in by_model.items():
-        quality, found = next(iter(results.quality_changes(model)), None), concern(results, model)
-        count = len(compared) if crowded else 1
-        own = [Headline(one, cells[model, one.method], count, quality, found) for one in compared]
-        fastest = max(own, key=lambda card: card.compared.speedup)
-        cards += [fastest] if crowded or fastest.useless else own
+        quality = next(iter(results.quality_changes(model)), None)
+        problem = concern(results, model)
+        model_cards = [
+            Headline(
+                compared=one,
+                cell=cells[model, one.method],
+                fastest_of=len(compared) if crowded else 1,
+                quality=quality,
+                concern=problem,
+            )
+            for one in compared
+        ]
+        fastest = max(model_cards, key=lambda card: card.compared.speedup)
+        cards += [fastest] if crowded or fastest.useless else model_cards
     return cards
 
 

@@ -119,9 +119,7 @@ def on_same_samples(old: BenchResults, new: BenchResults) -> tuple[BenchResults,
     count = min(len(before), len(after))
     if old.settings.minutes and new.settings.minutes and before[:count] == after[:count]:
         old, new = _first(old, count), _first(new, count)
-        _check_references(old, new)
-        return old, new
-    if before != after:
+    elif before != after:
         raise InputError(
             f"the samples differ: {len(before)} and {len(after)}, of which "
             f"{len({*before} & {*after})} are in both: run both benches with the same "
@@ -132,15 +130,14 @@ def on_same_samples(old: BenchResults, new: BenchResults) -> tuple[BenchResults,
 
 
 def _check_references(old: BenchResults, new: BenchResults) -> None:
-    """Raise InputError if the samples are the same and what is expected of them differs."""
-    both = zip(old.samples, new.samples, strict=True)
-    found = next((pair for pair in both if pair[0].reference != pair[1].reference), None)
-    if found is not None:
-        texts = [f"{sample.reference[-60:]!r}" for sample in found]
-        raise InputError(
-            f"the same sample has other expected outputs, {texts[0]} and {texts[1]}, as chat "
-            "templates write them: run both benches with models of one chat template"
-        )
+    """Raise InputError if the references of the same samples differ."""
+    for before, after in zip(old.samples, new.samples, strict=True):
+        if before.reference != after.reference:
+            raise InputError(
+                f"the same sample has other expected outputs, {before.reference[-60:]!r} and "
+                f"{after.reference[-60:]!r}, as chat templates write them: run both benches with "
+                "models of one chat template"
+            )
 
 
 def _first(bench: BenchResults, count: int) -> BenchResults:

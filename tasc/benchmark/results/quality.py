@@ -38,15 +38,15 @@ def concern(results: BenchResults, model: str) -> Concern | None:
     if primary is None:
         return None
     name, metric = primary
-    own = results.by_model[model][0]
-    none = own.quality[name] <= _ALMOST_NONE
+    cell = results.by_model[model][0]
+    none = cell.quality[name] <= _ALMOST_NONE
     if none:
-        reasons.insert(0, f"has almost no output right: {_figures(own, results)}")
-    reasons += _below_untuned(results, own, name, metric)
-    reasons += _below_majority(results, own, name, metric)
+        reasons.insert(0, f"has almost no output right: {_figures(cell, results)}")
+    reasons += _below_untuned(results, cell, name, metric)
+    reasons += _below_majority(results, cell, name, metric)
     if not reasons:
         return None
-    figure = f"{own.quality[name]:.3f}"
+    figure = f"{cell.quality[name]:.3f}"
     if losses and not none:
         metric, figure = losses[0].metric, f"{losses[0].old:.3f} → {losses[0].new:.3f}"
     halved = any(change.new <= _HALF * change.old for change in losses)
@@ -56,17 +56,17 @@ def concern(results: BenchResults, model: str) -> Concern | None:
 def quality_lines(results: BenchResults) -> tuple[str, ...]:
     """Return a line for each model whose quality comes before its speed-up.
 
-    The first model is what the others are compared with. It has a line if it has a speed-up
-    itself, or if there is no other model.
+    The others are compared with the first model. It has a line only if it has a speed-up itself, or
+    if it is the only one.
     """
     first, lines = results.cells[0], list[str]()
     for model, cells in results.by_model.items():
-        found = concern(results, model)
+        problem = concern(results, model)
         speedups = [cell.speedup(first) for cell in cells if cell is not first]
-        if found is None or (not speedups and len(results.by_model) > 1):
+        if problem is None or (not speedups and len(results.by_model) > 1):
             continue
-        line = f"{model} {found.text}"
-        if speedups and found.useless:
+        line = f"{model} {problem.text}"
+        if speedups and problem.useless:
             line += f", so its speed-up of {max(speedups):.2f}× means nothing"
         elif speedups:
             line += f"; its speed-up is {max(speedups):.2f}×"
@@ -83,19 +83,19 @@ def _loss(change: QualityChange) -> str:
     return f"{change.metric.label} {change.old:.3f} → {change.new:.3f}, a significant loss{p}"
 
 
-def _below_untuned(results: BenchResults, own: Cell, name: str, metric: Metric) -> Iterator[str]:
+def _below_untuned(results: BenchResults, cell: Cell, name: str, metric: Metric) -> Iterator[str]:
     """Compare a trained model with each untuned one: is it significantly, or far, below it?
 
     A significant loss from the first model is reported as such.
     """
     trained = results.task.trained
     first = results.cells[0].model
-    lost = {first} if _is_below(results, own.model, first, name) else set()
+    lost = {first} if _is_below(results, cell.model, first, name) else set()
     for other, cells in results.by_model.items():
-        if own.model in trained and other not in {*trained, *lost}:
-            value, theirs = own.quality[name], cells[0].quality[name]
+        if cell.model in trained and other not in {*trained, *lost}:
+            value, theirs = cell.quality[name], cells[0].quality[name]
             far = theirs - value >= _GAP and value <= _HALF * theirs
-            if far or _is_below(results, own.model, other, name):
+            if far or _is_below(results, cell.model, other, name):
                 yield (
                     f"is worse than the untuned {other}: {metric.label} {value:.3f} against "
                     f"{theirs:.3f}"
@@ -110,11 +110,11 @@ def _is_below(results: BenchResults, model: str, other: str, name: str) -> bool:
     return bool(as_later and as_later.is_loss) or bool(as_earlier and as_earlier.is_gain)
 
 
-def _below_majority(results: BenchResults, own: Cell, name: str, metric: Metric) -> Iterator[str]:
+def _below_majority(results: BenchResults, cell: Cell, name: str, metric: Metric) -> Iterator[str]:
     majority = results.majority
     if majority is None or name not in majority.quality:
         return
-    value, always = own.quality[name], majority.quality[name]
+    value, always = cell.quality[name], majority.quality[name]
     if value <= always < 1:
         yield (
             f"is no better than always answering {majority.shown}: {metric.label} {value:.3f} "

@@ -194,11 +194,9 @@ def _csv_rows(path: Path, setting: str, wanted: Sequence[str]) -> Iterator[list[
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     sample = list(_sampled(lines))
     detects, is_tsv = setting == AUTO, ".tsv" in map(str.lower, path.suffixes)
-    separator = (
-        _detected(sample, wanted, tabs_first=is_tsv)
-        if detects
-        else SEPARATORS.get(setting, setting)
-    )
+    separator = SEPARATORS.get(setting, setting)
+    if detects:
+        separator = _detected(sample, wanted, tabs_first=is_tsv)
     plain_tsv = detects and is_tsv and separator == "\t"  # many programs quote nothing there
     reader = csv.reader(chain(sample, lines), strict=True, delimiter=separator)
     width = 0

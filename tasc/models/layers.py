@@ -101,8 +101,8 @@ class FusedDecoder:
         **kwargs: Any,  # noqa: ANN401 - other arguments of a decoder, and its cache
     ) -> BaseModelOutputWithPast:
         """Return the last hidden states (B, q, hidden); arguments as in transformers."""
-        cache = kwargs.get(self.cache_argument)
-        kv = (getattr(cache, "layers", None) or [None])[0]
+        given_cache = kwargs.get(self.cache_argument)
+        kv = (getattr(given_cache, "layers", None) or [None])[0]
         other = self.attention.config._attn_implementation != attention.NAME or bool(arguments)
         other = other or torch.is_grad_enabled() or not isinstance(kv, KVLayer)
         if other or input_ids is None or position_ids is None:
@@ -128,4 +128,4 @@ class FusedDecoder:
             [masks[window].data_ptr() if window in masks else 0 for window in self.windows],
             packed.thread_pool(),
         )
-        return BaseModelOutputWithPast(self.decoder.norm(x), cache)
+        return BaseModelOutputWithPast(self.decoder.norm(x), given_cache)

@@ -93,10 +93,10 @@ def _saveable(config: GenerationConfig) -> GenerationConfig:
     """
     tokens = {name: getattr(config, name) for name in _SPECIAL}
     applied = {name: getattr(config, name, None) for name in APPLIED}
-    for build in (lambda: config, lambda: GenerationConfig(**tokens | applied)):
+    for values in (None, tokens | applied):
         try:
             with quiet():
-                settings = build()
+                settings = config if values is None else GenerationConfig(**values)
                 settings.validate(strict=True)
         except ValueError:  # some published models have a temperature without sampling
             continue

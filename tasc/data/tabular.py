@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from tasc.errors import InputError
 
 Columns = dict[str, list[Any]]
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_STATED = re.compile(r'"?sep=([^\w\s"]|\t)"?[\r\n]*', re.IGNORECASE)
 _LINES, _CHARACTERS = 1000, 1 << 20  # of a file, to find its separator
 
 
@@ -36,8 +38,9 @@ def csv_columns(path: Path, separator: str, columns: Sequence[str], size: int) -
     """Yield columns of a CSV file with a header, as text, ``size`` rows at a time.
 
     Quotes, line breaks in fields and doubled quotes are read as by Python's module csv. Empty lines
-    are skipped. Fields missing at the end of a row are None. Raises InputError if a quote is not
-    closed, a row is wider than the header, or a column is missing.
+    are skipped, and so is a first line such as "sep=;", which states the separator. Fields missing
+    at the end of a row are None. Raises InputError if a quote is not closed, a row is wider than
+    the header, or a column is missing.
     """
     rows = _csv_rows(path, separator, columns)
     names = next(rows, [])
@@ -194,9 +197,9 @@ def _csv_rows(path: Path, setting: str, wanted: Sequence[str]) -> Iterator[list[
     lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
     sample = list(_sampled(lines))
     detects, is_tsv = setting == AUTO, ".tsv" in map(str.lower, path.suffixes)
-    separator = SEPARATORS.get(setting, setting)
+    separator, stated = SEPARATORS.get(setting, setting), _stated(sample)
     if detects:
-        separator = _detected(sample, wanted, tabs_first=is_tsv)
+        separator = stated or _detected(sample, wanted, tabs_first=is_tsv)
     plain_tsv = detects and is_tsv and separator == "\t"  # many programs quote nothing there
     reader = csv.reader(chain(sample, lines), strict=True, delimiter=separator)
     width = 0
@@ -220,6 +223,15 @@ def _csv_rows(path: Path, setting: str, wanted: Sequence[str]) -> Iterator[list[
         raise InputError(
             f"{path}:{reader.line_num}: invalid CSV: {error}; double the quotes inside a text"
         ) from None
+
+
+def _stated(sample: list[str]) -> str | None:
+    """Return the separator of a first line such as "sep=;", for Excel, and empty that line."""
+    found = _STATED.fullmatch(sample[0]) if sample else None
+    if found is None:
+        return None
+    sample[0] = "\n"
+    return found[1]
 
 
 def _sampled(lines: Iterator[str]) -> Iterator[str]:

@@ -26,7 +26,8 @@ class Layout:
     """How JSON texts are written.
 
     ``indent``: the text of one level, None for one line. ``ensure_ascii``: True, False, or None if
-    characters other than printable ASCII may be written in either way, and "/" also as "\\/".
+    characters other than printable ASCII may be written in either way, "/" also as "\\/", and
+    those of HTML such as "&" also as escapes.
     """
 
     item_separator: str = ", "

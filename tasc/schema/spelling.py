@@ -21,6 +21,8 @@ CHARACTER = (
 ).replace('\\"', '"')
 STRING = f'"{CHARACTER}*"'
 NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+# Printable ASCII that Go, Gson and .NET escape by default, for text inside of HTML.
+_OF_HTML = frozenset("<>&='+`")
 _META = frozenset("\\.+*?()|[]{}^$#&-~/")
 
 
@@ -49,13 +51,13 @@ def character(one: str, ensure_ascii: bool | None) -> str:
     """Return the expression of a character of a string whose value is known.
 
     With True or False, it has the spelling of json.dumps; with None, it has each that JSON allows,
-    but printable ASCII other than "/" is written as it is.
+    but printable ASCII other than "/" and ``_OF_HTML`` is written as it is.
     """
     if ensure_ascii is not None:
         return literal(json.dumps(one, ensure_ascii=ensure_ascii)[1:-1])
     if one == "/":
         return r"\\?\/"
-    if " " <= one <= "~" and one not in _SHORT:
+    if " " <= one <= "~" and one not in _SHORT and one not in _OF_HTML:
         return literal(one)
     ways = [hexadecimal(one)]
     if one in _SHORT:
@@ -77,7 +79,7 @@ def any_spelling(value: str) -> str:
 
 def _each(one: str) -> str:
     known = character(one, None)
-    if " " <= one <= "~" and one not in _SHORT:
+    if " " <= one <= "~" and one not in _SHORT and one not in _OF_HTML:
         return f"(?:{known}|{hexadecimal(one)})"
     return known
 

@@ -175,6 +175,38 @@ def test_advice_is_given_only_where_its_cause_was_measured(case):
         assert line.startswith(expected)
 
 
+def with_metrics(*metrics: str, right: int = N, references=REFERENCES) -> BenchResults:
+    cell = said("base", answers(right, references), [8.0] * N)
+    return make_results(cell, references=references, metrics=metrics)
+
+
+@pytest.mark.parametrize(
+    ("metric", "form"),
+    [
+        ("json_fields", "JSON fields counts nothing here, because no reference has the form that "),
+        ("json_f1", "(JSON): choose another --metric"),
+        ("intent_accuracy", "(intent: NAME, …): choose another --metric"),
+        ("slot_f1", "({slot: value, …}): choose another --metric"),
+    ],
+)
+def test_a_metric_of_another_form_does_not_call_right_outputs_wrong(metric, form):
+    results = with_metrics(metric, "exact_match")
+    assert results.cells[0].quality == {metric: 0.0, "exact_match": 1.0}
+    assert quality_lines(results) == ()
+    (line,) = advice(results)
+    assert form in line
+    (line,) = quality_lines(with_metrics(metric, "exact_match", right=0))
+    assert line == "base has almost no output right: Exact match 0.000"
+    assert quality_lines(with_metrics(metric, right=0)) == ()  # nothing is known
+
+
+def test_a_metric_of_the_form_of_one_reference_counts():
+    references = ('{"a": 1}', *REFERENCES[1:])
+    results = with_metrics("json_fields", right=0, references=references)
+    assert quality_lines(results) == ("base has almost no output right: JSON fields 0.000",)
+    assert advice(results) == ()
+
+
 def test_page_and_terminal_begin_with_the_quality(case, capsys):
     results = results_of(case)
     show(results)

@@ -66,6 +66,24 @@ def test_the_separator_is_that_of_whole_records(tmp_path, data, expected):
     assert found == expected
 
 
+@pytest.mark.parametrize("separator", [*SEPARATORS, "^"])
+@pytest.mark.parametrize("mark", ["sep={}\r\n", "\ufeffsep={}\n", "SEP={}\n"])
+def test_a_first_line_for_excel_states_the_separator(tmp_path, separator, mark):
+    rows = [["input", "output"], ["a, b; c", "d|e^f"], ["g", "h\ti"]]
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator).writerows(rows)
+    path = write(tmp_path / "t.csv", (mark.format(separator) + text.getvalue()).encode())
+    assert peek(Source(path), "train")[0] == rows[0]
+    assert read_back(path) == read_back(path, separator) == [tuple(row) for row in rows[1:]]
+    Path(path).write_bytes((mark.format(separator) + text.getvalue() + separator * 2).encode())
+    assert message(Source(path)).startswith(f"{path}:5: 3 fields in a table of 2 columns")
+
+
+def test_a_first_line_with_a_letter_is_a_header(tmp_path):
+    path = write(tmp_path / "t.csv", b"sep=a\nx\n")
+    assert peek(Source(path), "train")[0] == ["sep=a"]
+
+
 def test_a_single_column_may_contain_separators_in_quotes(tmp_path):
     path = write(tmp_path / "t.csv", b'text\n"a, b; c"\n"d\te|f"\n')
     assert read_back(path, input_column="text", output_column="text", template="x{input}") == [

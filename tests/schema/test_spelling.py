@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasc.decoding.core.grammar import text_test
+from tasc.decoding.core.misfit import misfits
 from tasc.errors import InputError
 from tasc.options.constraint import Constraint
 from tasc.schema.layout import KEY, Layout, layout_in
@@ -19,6 +20,12 @@ KEYS = {
     "properties": {"straße": {"type": "string"}, "a/b": {"enum": ["ü", "x/y", "😀", "\b\x01"]}},
     "required": ["straße", "a/b"],
     "additionalProperties": {"type": "null"},
+}
+HTML = {
+    "type": "object",
+    "properties": {"R&D": {"const": "a<>b"}, "it's": {"enum": ["=", "C++ `"]}},
+    "required": ["R&D"],
+    "additionalProperties": {"type": "string"},
 }
 CASES = [
     # Values, keys and enums have the escapes that JSON allows, in upper and lower case.
@@ -32,6 +39,16 @@ CASES = [
     (KEYS, '{"straße": "\\x", "a/b": "ü"}', False),
     (KEYS, '{"straße": "", "a/b": "ü", "stra\\u00dfe": null}', False),  # the key again
     (KEYS, '{"straße": "", "a/b": "ü", "\\u0061/b": null}', False),
+    # Go and Gson escape what HTML reads, .NET more, in upper case.
+    (HTML, '{"R\\u0026D": "a\\u003c\\u003eb", "it\\u0027s": "\\u003d"}', True),
+    (HTML, '{"R\\u0026D": "a\\u003C\\u003Eb", "it\\u0027s": "C\\u002B\\u002B \\u0060"}', True),
+    (HTML, '{"R&D": "a<>b", "it\'s": "C++ `"}', True),
+    (HTML, '{"R\\u0026D": "a<\\u003eb"}', True),
+    (HTML, '{"R&D": "a<>b", "R\\u0026D": "="}', False),  # the key again
+    (HTML, '{"R\\u0027D": "a<>b"}', False),
+    (HTML, '{"R&\\u0044": "a<>b"}', False),  # a letter is written as it is
+    ({"type": "string", "pattern": "^[^<]&$"}, '"\\u003e\\u0026"', True),
+    ({"type": "string", "pattern": "^[^<]&$"}, '"\\u003c&"', False),
     # Numbers have the spellings that are equal, but true is not 1.
     ({"enum": [1, 1.5, -2.0, "1"]}, "1", True),
     ({"enum": [1, 1.5, -2.0, "1"]}, "1.0", True),
@@ -72,6 +89,17 @@ def test_a_value_is_accepted_in_each_spelling(schema, text, accepted):
     assert text_test(Constraint.of_schema(schema))(text) is accepted
     if accepted:
         jsonschema.validate(json.loads(text), schema)
+
+
+@pytest.mark.parametrize("stated", [{}, {KEY: {"ensure_ascii": True}}])
+def test_the_remedy_of_escapes_works(stated):
+    schema = {**stated, "enum": ["R&D"]}
+    (why,) = misfits(['"\\u0052&D"'], Constraint.of_schema(schema))
+    assert "because of their escapes" in why
+    assert "write the outputs again with json.dumps" in why
+    assert not misfits([json.dumps("R&D")], Constraint.of_schema(schema))
+    (why,) = misfits(['"\\u0026"'], Constraint.of_schema({**stated, "enum": ["&"]})) or [""]
+    assert ('"ensure_ascii": null' in why) == bool(stated)
 
 
 ALPHABET = st.sampled_from('ab0/"\\\n\x7f\u00a0üßé日\ud7ff\ue000\uffff😀\U00010000\U0010ffff')

@@ -1,6 +1,6 @@
 """Quality before speed: the reasons for which the quality of a model comes before its speed-up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tasc.benchmark.metrics.metric import Metric
@@ -30,18 +30,21 @@ def concern(results: BenchResults, model: str) -> Concern | None:
     """Return why the quality of a model comes before its speed-up; None if it does not.
 
     Almost no output is right, a metric is significantly worse than the first model's, an untuned
-    model is better, or the most frequent label is right as often.
+    model is better, or the most frequent label is right as often. Metrics that count nothing in the
+    references say nothing of a model.
     """
     losses = [change for change in results.quality_changes(model) if change.is_loss]
     reasons = ["loses quality: " + ", ".join(map(_loss, losses))] if losses else []
-    primary = next(iter(results.metrics.items()), None)
+    blind = blind_metrics(results)
+    telling = {name: each for name, each in results.metrics.items() if name not in blind}
+    primary = next(iter(telling.items()), None)
     if primary is None:
         return None
     name, metric = primary
     cell = results.by_model[model][0]
     none = cell.quality[name] <= _ALMOST_NONE
     if none:
-        reasons.insert(0, f"has almost no output right: {_figures(cell, results)}")
+        reasons.insert(0, f"has almost no output right: {_figures(cell, telling)}")
     reasons += _below_untuned(results, cell, name, metric)
     reasons += _below_majority(results, cell, name, metric)
     if not reasons:
@@ -74,8 +77,20 @@ def quality_lines(results: BenchResults) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _figures(cell: Cell, results: BenchResults) -> str:
-    return ", ".join(f"{m.label} {cell.quality[name]:.3f}" for name, m in results.metrics.items())
+def blind_metrics(results: BenchResults) -> dict[str, Metric]:
+    """Return the metrics by which even the references have 0, since they lack the needed form."""
+    references = [sample.reference for sample in results.samples]
+    return {
+        name: metric
+        for name, metric in results.metrics.items()
+        if metric.needs
+        and not any(cell.quality[name] for cell in results.cells)
+        and not metric.score(references, references, results.settings.delimiter)
+    }
+
+
+def _figures(cell: Cell, metrics: Mapping[str, Metric]) -> str:
+    return ", ".join(f"{each.label} {cell.quality[name]:.3f}" for name, each in metrics.items())
 
 
 def _loss(change: QualityChange) -> str:

@@ -6,7 +6,7 @@ from math import sqrt
 from tasc.benchmark.results.bench import BenchResults
 from tasc.benchmark.results.cells import Cell
 from tasc.benchmark.results.conditions import Task
-from tasc.benchmark.results.quality import quality_lines
+from tasc.benchmark.results.quality import blind_metrics, quality_lines
 
 # A fair draw of samples repeats corpus examples as often as the corpus repeats itself. Seen samples
 # change the speed-up if their share exceeds that by _SEEN. A small sample of a repetitive task can
@@ -35,6 +35,7 @@ def advice(results: BenchResults) -> tuple[str, ...]:
         *_about_prompts(results.task),
         *_about_new_tokens(models, results.task),
         *_about_references(models),
+        *_about_metrics(results),
         *_about_cut_outputs(models, results.settings.max_new_tokens, results.task),
         *_seen(results.task),
         *_misfits(results.task),
@@ -77,6 +78,16 @@ def _about_references(models: list[Cell]) -> Iterator[str]:
                 f"{cell.model}: its tokenizer turns them into other text, or they contain its end "
                 "token; find them with tasc data, and correct the data or the tokenizer"
             )
+
+
+def _about_metrics(results: BenchResults) -> Iterator[str]:
+    """Report metrics of another form than that of the references."""
+    for metric in blind_metrics(results).values():
+        form = metric.needs.replace("`", "")
+        yield (
+            f"{metric.label} counts nothing here, because no reference has the form that it needs "
+            f"({form}): choose another --metric"
+        )
 
 
 def _about_cut_outputs(models: list[Cell], limit: int, task: Task) -> Iterator[str]:

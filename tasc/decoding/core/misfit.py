@@ -68,9 +68,9 @@ def _spelling(
     parts = tokens(text)
     own = layout_in([text]) or layout
     where = f"their layout, {own}: add {_stated(own)} to the schema"
-    escapes = (
-        f"their escapes: state ensure_ascii under {KEY} of the schema as json.dumps had it, or null"
-    )
+    null = f'state "ensure_ascii": null under {KEY} of the schema, or '
+    free = layout.ensure_ascii is None
+    escapes = f"their escapes: {'' if free else null}write the outputs again with json.dumps"
     ordered = (
         "the order of their keys: list properties in that order, or write the outputs again in the "
         "schema's"

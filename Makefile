@@ -17,7 +17,7 @@ DOCS := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
 DIST_GROUP := "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); \
   print(*p['dependency-groups']['dist'], sep='\n')"
 
-.PHONY: install demo demo-smollm2 test test-all test-anywhere test-llama test-serving campaign check docs docs-serve lint style cpp test-arm fuzz bench-merge bench-analysis bench-serving \
+.PHONY: install demo demo-smollm2 test test-all test-anywhere test-versions test-llama test-serving campaign check docs docs-serve lint style cpp test-arm fuzz bench-merge bench-analysis bench-serving \
   bench-engine bench-guard bench-batch bench-peers bench-lossless bench-gather bench-forward bench-heads gpu-bench round-trips \
   dist clean
 
@@ -48,6 +48,9 @@ test-all: install  ## both tiers: what takes minutes, too
 
 test-anywhere: install  ## the quick tier as on other CPUs, with other threads, seeds and orders; ARGS="--only oldest tests/chain"
 	$(BIN)/python -m tests.anywhere --workers $(WORKERS) $(ARGS)
+
+test-versions: install  ## with the lowest and the newest releases of the dependencies, and other Pythons; ARGS="--only lowest"
+	$(BIN)/python -m tests.versions --workers $(WORKERS) $(ARGS)
 
 LLAMA := build/llama-venv
 test-llama: install $(LLAMA)/.installed  ## exports to llama.cpp, run by llama.cpp in an environment of its own

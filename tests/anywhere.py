@@ -9,10 +9,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
+
+from tests import runs
 
 LOGS = Path("build/anywhere")
 ROW = "{:<15} {:>6} {:>6} {:>7}  {}"
@@ -76,11 +76,13 @@ def main() -> int:
         if lacking:
             _say(ROW.format(name, "-", "-", "-", f"skipped: this CPU lacks {lacking}. {shown}"))
             continue
-        counts, failed = _run(name, settings, given.workers, given.pytest)
-        _say(ROW.format(name, *counts, shown))
-        for test in failed:
+        workers = ["-n", str(given.workers), "--dist", "loadfile"]
+        asked = [*workers, "-m", "not slow", *given.pytest]
+        outcome = runs.run(sys.executable, asked, LOGS / f"{name}.log", settings)
+        _say(ROW.format(name, outcome.passed, len(outcome.failed), outcome.skipped, shown))
+        for test in outcome.failed:
             _say(ROW.format("", "", "", "", test))
-        good = good and not failed
+        good = good and not outcome.failed
     return int(not good)
 
 
@@ -106,38 +108,6 @@ def _lacking(cell: Cell) -> str:
     asked = os.environ | {"TASC_CPU_CAPABILITY": cell.kernels}
     loads = subprocess.run(command, env=asked, capture_output=True, check=False).returncode == 0
     return "" if loads else f"{cell.kernels} for the kernels ({platform.machine()})"
-
-
-def _run(
-    name: str, settings: dict[str, str], workers: int, asked: Sequence[str]
-) -> tuple[tuple[int, int, int], list[str]]:
-    """Run pytest; return how many tests passed, failed and were skipped, and which failed."""
-    report, log = LOGS / f"{name}.xml", LOGS / f"{name}.log"
-    report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-n", str(workers), "--dist", "loadfile"]
-    command += ["-m", "not slow", f"--junitxml={report}", *asked]
-    with log.open("w") as out:
-        code = subprocess.run(
-            command, env=os.environ | settings, stdout=out, stderr=subprocess.STDOUT, check=False
-        ).returncode
-    if not report.exists():
-        return (0, 0, 0), [f"pytest ended with {code} before it had results: see {log}"]
-    cases = list(ElementTree.parse(report).iter("testcase"))
-    failed = [_name(case) for case in cases if _is(case, "failure", "error")]
-    skipped = sum(_is(case, "skipped") for case in cases)
-    counts = len(cases) - len(failed) - skipped, len(failed), skipped
-    if code and not failed:
-        failed = [f"pytest ended with {code}: see {log}"]
-    return counts, failed
-
-
-def _is(case: ElementTree.Element, *outcomes: str) -> bool:
-    return any(case.find(outcome) is not None for outcome in outcomes)
-
-
-def _name(case: ElementTree.Element) -> str:
-    """Return the test as pytest takes it."""
-    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 
 def _say(line: str) -> None:

@@ -200,6 +200,8 @@ def build_model(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        model.set_attn_implementation("eager")  # transformers before 5.21 takes sdpa, without a cap
     return model.eval()
 
 

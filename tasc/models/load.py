@@ -85,11 +85,22 @@ def _read(folder: Path, options: dict[str, Any]) -> PreTrainedModel:
     if missing := ", ".join(sorted(info["missing_keys"])[:3]):
         raise IntegrityError(f"model {folder}: weights are missing ({missing}): {AGAIN}")
     tying.correct(model.config, tied=tying.is_tied(model))
+    _keep_soft_cap(model)
     for settings in filter(None, (model.config, model.generation_config)):
         # The caller decides what is returned beside logits, not a file.
         for name in vars(settings).keys() & _EXTRA_OUTPUTS:
             setattr(settings, name, False)
     return model
+
+
+def _keep_soft_cap(model: PreTrainedModel) -> None:
+    """Let transformers cap the scores of attention (Gemma 2), which its ``sdpa`` leaves out.
+
+    Before 5.21 transformers chooses ``sdpa`` for these models all the same.
+    """
+    capped = getattr(model.config, "attn_logit_softcapping", None) is not None
+    if capped and model.config._attn_implementation == "sdpa":
+        model.set_attn_implementation("eager")
 
 
 def check_model(path: str, *, whole: bool = False) -> tuple[Path, PreTrainedConfig]:

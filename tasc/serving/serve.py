@@ -58,8 +58,11 @@ def command(options: ServeOptions) -> list[str]:
             f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"
         )
     words = _installed(words, entry)
-    if found["to"] == "vllm" and start.drafts and (problem := hook.problem(hook.installed())):
-        raise UnavailableError(f"vLLM cannot draft: {problem}, or export without --index")
+    if found["to"] == "vllm":
+        if problem := hook.device_problem(hook.installed()):
+            raise UnavailableError(f"vLLM cannot start: {problem}")
+        if start.drafts and (problem := hook.problem(hook.installed())):
+            raise UnavailableError(f"vLLM cannot draft: {problem}, or export without --index")
     return words
 
 

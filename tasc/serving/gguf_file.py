@@ -11,6 +11,7 @@ from tasc.errors import InputError, UnavailableError
 from tasc.files.disk import writing
 from tasc.files.scratch import scratch
 from tasc.models.folder.files import CONFIG, INDEX, copy_json, weight_files
+from tasc.models.folder.gguf_architectures import assumed_of_gemma
 from tasc.models.folder.older_names import copy_config
 from tasc.serving.gguf_ends import stated_ends, undone_fills
 from tasc.serving.gguf_vocabulary import SENTENCEPIECE, Vocabulary
@@ -132,8 +133,19 @@ def _ignored(config: dict[str, Any], tensors: list[dict[str, Any]]) -> str:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if rope.get("rope_type") == "llama3" and not any("rope_freqs.weight" in t for t in tensors):
         return "the rope_type 'llama3'"
-    explicit = rope.get("rope_type") == "yarn" and rope.get("attention_factor") is not None
-    return "attention_factor of YaRN" if explicit else ""
+    if rope.get("rope_type") == "yarn" and rope.get("attention_factor") is not None:
+        return "attention_factor of YaRN"
+    return _ignored_of_gemma(config)
+
+
+def _ignored_of_gemma(config: dict[str, Any]) -> str:
+    if config["model_type"] not in {"gemma2", "gemma3_text"}:
+        return ""
+    per_head = config["hidden_size"] // config["num_attention_heads"]
+    sizes = config["num_hidden_layers"], per_head, config["head_dim"]
+    assumed = assumed_of_gemma(config["model_type"], *sizes)
+    differing = [name for name, value in assumed.items() if config.get(name, value) != value]
+    return f"{differing[0]} {config[differing[0]]!r:.60}" if differing else ""
 
 
 def _add_vocabulary(writer: Any, parts: Parts, vocabulary: Vocabulary) -> None:  # noqa: ANN401

@@ -189,6 +189,19 @@ def test_what_llama_cpp_would_ignore_is_refused(tmp_path, base, setting):
         exported(model, "llama-cpp", tmp_path / "out")
 
 
+@pytest.mark.parametrize("architecture", ["gemma2", "gemma3_text"])
+@pytest.mark.parametrize(
+    "setting",
+    [{"query_pre_attn_scalar": 64}, {"layer_types": ["full_attention", "sliding_attention"]}],
+)
+def test_what_llama_cpp_has_in_its_code_is_not_changed(tmp_path, architecture, setting):
+    plain = {"query_pre_attn_scalar": 16}  # the width of a head
+    exported(make_base(tmp_path / "plain", architecture, **plain), "llama-cpp", tmp_path / "out")
+    model = make_base(tmp_path / "model", architecture, **plain | setting)
+    with pytest.raises(InputError, match=f"it would ignore {next(iter(setting))}"):
+        exported(model, "llama-cpp", tmp_path / "other")
+
+
 def test_gpt2_as_transformers_5_saves_it_is_converted(tmp_path, task):
     model = augmented(tmp_path, task, "pretoken", "gpt2")
     assert "n_ctx" not in json.loads((model / "config.json").read_text())

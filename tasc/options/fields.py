@@ -115,5 +115,7 @@ DecodingDtype = Annotated[
         "one scale per output and the activations of auto, on a CPU with AVX2 or NEON)."
     ),
 ]
-MODEL = "Model folder, GGUF file, smollm2 or Hub id"
-TOKENIZER = Field(description="Tokenizer or model folder, tokenizer file, smollm2 or Hub id.")
+MODEL = "Model folder, GGUF file, smollm2, gemma3-270m or Hub id"
+TOKENIZER = Field(
+    description="Tokenizer or model folder, tokenizer file, smollm2, gemma3-270m or Hub id."
+)

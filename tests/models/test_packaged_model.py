@@ -16,24 +16,32 @@ from tests.recipes import ROWS, write
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-def packaged_model(tmp_path, monkeypatch, *, damaged=False):
-    """Install a package with a small model, and name it ``pico``."""
+def packaged_model(tmp_path, monkeypatch, *, damaged=False, parts=1):
+    """Install packages with a small model in so many parts, and name it ``pico``."""
     folder, file = exported(tmp_path)
-    (tmp_path / "site/pico_model").mkdir(parents=True)
-    (tmp_path / "site/pico_model/__init__.py").write_text("raise SystemExit('imported')")
-    digest = packaged.sha256(file)
-    file.rename(inside := tmp_path / "site/pico_model/pico.gguf")
+    digest, content = packaged.sha256(file), file.read_bytes()
     if damaged:
-        inside.write_bytes(inside.read_bytes()[:-1] + b"x")
+        content = content[:-1] + b"x"
+    size, inside = -(-len(content) // parts), []
+    for number in range(parts):
+        package = tmp_path / f"site/pico_model{number}"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("raise SystemExit('imported')")
+        (package / "pico.gguf").write_bytes(content[number * size :][:size])
+        inside.append((package.name, "pico.gguf"))
+    file.unlink()
     monkeypatch.syspath_prepend(tmp_path / "site")
-    entry = packaged.Packaged("pico_model", "pico.gguf", digest, "OWNER/pico")
+    entry = packaged.Packaged(tuple(inside), digest, "OWNER/pico")
     monkeypatch.setitem(packaged.PACKAGED, "pico", entry)
     packaged._installed.cache_clear()
     return folder
 
 
-def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(tmp_path, monkeypatch):
-    folder = packaged_model(tmp_path, monkeypatch)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(
+    tmp_path, monkeypatch, parts
+):
+    folder = packaged_model(tmp_path, monkeypatch, parts=parts)
     assert_same(load_model("pico"), load_model(str(folder)))
     assert load_tokenizer("pico").identity == load_tokenizer(str(folder)).identity
     make_base(tmp_path / "elsewhere/pico", "qwen2")
@@ -41,9 +49,18 @@ def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(tmp_
     assert load_model("pico").config.model_type == "qwen2"
 
 
-def test_a_damaged_package_is_refused(tmp_path, monkeypatch):
-    packaged_model(tmp_path, monkeypatch, damaged=True)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_damaged_package_is_refused(tmp_path, monkeypatch, own_cache, parts):
+    packaged_model(tmp_path, monkeypatch, damaged=True, parts=parts)
     with pytest.raises(IntegrityError, match=r"pip install 'tasc-lm\[pico\]' --force-reinstall"):
+        load_model("pico")
+    assert not list(own_cache.rglob("*.gguf"))
+
+
+def test_a_package_without_one_of_its_parts_is_not_installed(tmp_path, monkeypatch):
+    packaged_model(tmp_path, monkeypatch, parts=2)
+    (tmp_path / "site/pico_model1/pico.gguf").unlink()
+    with pytest.raises(UnavailableError, match="model pico is not installed"):
         load_model("pico")
 
 

@@ -6,23 +6,17 @@ The name of an entry is a hash of everything it depends on, so entries are never
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import PretrainedConfig
 
+from tasc.files.cache import cache_folder
 from tasc.files.disk import replacing
 
 Identity = Mapping[str, Any]
 _VOLATILE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
-
-
-def cache_folder() -> Path:
-    """Return the folder of the cache: ``$XDG_CACHE_HOME/tasc``."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tasc"
 
 
 def entry(kind: str, identity: Identity) -> Path:

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import save_file
 
 from tasc.errors import InputError
+from tasc.files.cache import INSTEAD, cache_folder
 from tasc.files.disk import flush_below, writing
 from tasc.files.gguf_header import ADVICE, GgufHeader, read_header
 from tasc.files.packaged import sha256
 from tasc.files.scratch import scratch
-from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.folder.files import CONFIG, INDEX
 from tasc.models.folder.gguf_architectures import (
     ARCHITECTURES,
@@ -44,7 +44,7 @@ def converted(file: Path) -> Path:
     folder = cache_folder() / "models" / f"{sha256(file)[:32]}-{_FORMAT}"
     if (folder / CONFIG).is_file():
         return folder
-    with writing(folder, instead="set XDG_CACHE_HOME to another folder for tasc's cache"):
+    with writing(folder, instead=INSTEAD):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with scratch(folder.parent) as work:
             (work / "model").mkdir()

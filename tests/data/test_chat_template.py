@@ -2,12 +2,14 @@
 
 import gc
 import gzip
+import itertools
 import json
 import os
 import re
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -300,12 +302,14 @@ def test_a_chat_that_the_template_refuses_is_told_in_one_line(tmp_path, qwen):
 
 
 def test_all_chats_together_have_a_limit(tokenizer, monkeypatch):
-    monkeypatch.setattr(forked, "_LEAST", 0.3)
-    monkeypatch.setattr(forked, "_EACH", 0.001)
-    slow = CHATML + "{% for i in range(1500) %}{% for j in range(400) %}{% endfor %}{% endfor %}"
-    template = ChatTemplate.of(with_template(tokenizer, slow))
+    """Each call takes 0.25 s of this clock; 2 s are always allowed."""
+    monkeypatch.setattr(forked, "_LEAST", 2.0)
+    template = ChatTemplate.of(with_template(tokenizer, CHATML))
+    template._forked._spent, template._forked._calls = 0.0, 0
+    ticks = itertools.count(step=0.25)
+    monkeypatch.setattr(forked, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     chats = (template.write(Turn((USER,), ANSWER)) for _ in range(500))
-    with pytest.raises(InputError, match=r"s for \d+ chats; fix the chat template"):
+    with pytest.raises(InputError, match=r"2 s for 9 chats; fix the chat template"):
         list(chats)
 
 

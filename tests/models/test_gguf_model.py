@@ -146,7 +146,7 @@ def test_quantised_blocks_are_dequantised_as_ggml_defines_them(
     convert(file, tmp_path)
     (weights,) = (load_file(f) for f in tmp_path.glob("*.safetensors"))
     found = weights["model.layers.0.mlp.up_proj.weight"]
-    expected = torch.tensor([reference(row.tobytes()) for row in rows])
+    expected = torch.tensor([reference(row.tobytes()) for row in rows], dtype=torch.float32)
     assert found.shape == (6, columns)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 

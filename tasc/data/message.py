@@ -19,7 +19,7 @@ _ROLES = {name: name for name in (SYSTEM, "user", ANSWER, TOOL)} | {
 _MARKS = ("weight", "train", "training", "loss")
 _DETAIL = "train_detail"  # axolotl's marks of parts of a text
 _SPOKEN = {"true": 1.0, "false": 0.0}
-_CALLS = ("tool_calls", "function_call")
+CALLS = ("tool_calls", "function_call")
 # Keys that a message without text may have.
 _KNOWN = {"role", "name", "id", "tool_call_id", "refusal", "audio", "annotations", _DETAIL}
 _KNOWN |= {"reasoning", "reasoning_content", "thinking", *_MARKS}
@@ -140,7 +140,7 @@ def _detail(parts: object) -> bool:
 def _check_textless(role: str, given: Mapping[str, Any]) -> None:
     """Raise MessageError if a message without text has keys that may hold it."""
     unknown = [key for key in given if key not in _KNOWN]
-    if role in _ROLES.values() and unknown and not any(key in given for key in _CALLS):
+    if role in _ROLES.values() and unknown and not any(key in given for key in CALLS):
         keys = ", ".join(map(str, unknown))
         raise MessageError(f"has no content, only {keys:.100}; {ADVICE}")
 

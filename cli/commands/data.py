@@ -103,5 +103,12 @@ def _cuts(found: DataReport) -> Iterator[str]:
     if found.rewritten:
         yield (
             f"{found.rewritten:,} of {found.examples:,} outputs change when encoded and decoded "
-            "(such as e and an accent to é): no model with this tokenizer can write them exactly"
+            "(such as e and an accent to é): no model with this tokenizer can write them exactly; "
+            f"the first is example {found.first_rewritten:,}"
+        )
+    if found.ended:
+        yield (
+            f"{found.ended:,} of {found.examples:,} outputs contain the end token {found.end}, "
+            "where decoding stops, so no model can write what follows: remove the token from the "
+            f"data; the first is example {found.first_ended:,}"
         )

@@ -73,15 +73,18 @@ def with_prompts(options: StepOptions, texts: Texts, now: datetime | None = None
     """
     if not any(corpus.is_chat for corpus in texts.corpora.values()):
         return texts
-    write: Callable[[Corpus], Corpus] = unwritten
-    dated = ""
-    if options.spec.chat_template_of:
-        template = _template(options, now or datetime.now())
-        if template is None:
-            return texts
-        write, dated = template.apply, template.date_note
-    corpora = {name: write(corpus) for name, corpus in texts.corpora.items()}
-    return replace(texts, corpora=corpora, dated=dated)
+    if not options.spec.chat_template_of:
+        return replace(texts, corpora=_written(texts, unwritten))
+    template = _template(options, now or datetime.now())
+    if template is None:
+        return texts
+    corpora = _written(texts, template.apply)
+    notes = filter(None, [template.date_note, template.spacing_note(corpora.values())])
+    return replace(texts, corpora=corpora, chat_notes=tuple(notes))
+
+
+def _written(texts: Texts, write: Callable[[Corpus], Corpus]) -> dict[str, Corpus]:
+    return {name: write(corpus) for name, corpus in texts.corpora.items()}
 
 
 def unwritten(corpus: Corpus) -> Corpus:

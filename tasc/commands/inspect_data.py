@@ -1,6 +1,7 @@
 """A task's examples as training reads them: tokens, targets, lengths and cuts."""
 
 import random
+from collections.abc import Sequence
 from operator import ne
 from typing import ClassVar, Literal
 
@@ -95,6 +96,12 @@ class DataReport(Report):
     rewritten: int = 0
     """Outputs that come back from the tokenizer as other text, such as accents that it composes:
     no model with this tokenizer writes them as they are."""
+    first_rewritten: int = 0
+    """The number of the first of them among the examples, from 1; 0: none."""
+    ended: int = 0
+    """Outputs that contain the end token, at which decoding stops."""
+    first_ended: int = 0
+    """The number of the first of them, like ``first_rewritten``."""
     cuts: Cuts
     samples: tuple[Sample, ...]
 
@@ -115,7 +122,9 @@ def inspect_data(options: DataOptions) -> DataReport:
     prompts = np.diff(tokenizer.encode(corpus.prompts).offsets)
     encoded = tokenizer.encode(corpus.outputs)
     outputs = np.diff(encoded.offsets)
-    back = tokenizer.decode_batch(encoded.split())
+    ids = encoded.split()
+    rewritten = list(map(ne, tokenizer.decode_batch(ids), corpus.outputs))
+    ended = [tokenizer.eos_id in output for output in ids]
     count = min(options.samples, len(corpus.examples))
     chosen = sorted(random.Random(options.seed).sample(range(len(corpus.examples)), count))
     strings = tokenizer.vocabulary()
@@ -133,10 +142,18 @@ def inspect_data(options: DataOptions) -> DataReport:
         prompts=_quantiles(prompts),
         outputs=_quantiles(outputs),
         together=_quantiles(prompts + outputs + 1),
-        rewritten=sum(map(ne, back, corpus.outputs)),
+        rewritten=sum(rewritten),
+        first_rewritten=_first(rewritten),
+        ended=sum(ended),
+        first_ended=_first(ended),
         cuts=_cuts(prompts, outputs, options),
         samples=tuple(_sample(tokenizer, strings, corpus, i, options.max_length) for i in chosen),
     )
+
+
+def _first(marks: Sequence[bool]) -> int:
+    """Return the number of the first true mark, from 1; 0 without any."""
+    return marks.index(True) + 1 if True in marks else 0
 
 
 def _quantiles(lengths: np.ndarray) -> tuple[int, ...]:

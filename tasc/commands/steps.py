@@ -71,7 +71,8 @@ def run_step(
 
     ``resume`` continues a killed run of the very same step from its last checkpoint; "only" refuses
     if the checkpoints belong to another step. ``tell`` receives a line on how unnamed columns are
-    read, a line on skipped examples, and a line if the chat template writes the date.
+    read, a line on skipped examples, and lines if the chat template writes the date or changes the
+    white space of answers.
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
@@ -83,8 +84,8 @@ def run_step(
         for line in filter(None, (texts.recognised, texts.left_out)):
             tell(line)
         texts = with_prompts(options, texts, datetime.fromtimestamp(workspace.began))
-        if texts.dated:
-            tell(texts.dated)
+        for line in texts.chat_notes:
+            tell(line)
         context = StepContext(texts, workspace.work, bool(resume), progress)
         made: Report | Reported = command.function()(options, context)
         report: Report = made if isinstance(made, Report) else made.report

@@ -15,11 +15,12 @@ _ROLES = {name: name for name in (SYSTEM, "user", ANSWER, TOOL)} | {
     **{"human": "user", "prompter": "user", "observation": TOOL},
     **dict.fromkeys(("gpt", "model", "bot", "chatbot", "ai", "function_call"), ANSWER),
 }
-# 0 or false excludes an answer: OpenAI, Mistral and ShareGPT; axolotl; ms-swift and XTuner.
-_MARKS = ("weight", "train", "training", "loss")
+# 0 or false excludes an answer: OpenAI, Mistral and ShareGPT; axolotl; ms-swift and XTuner; Tinker.
+_MARKS = ("weight", "train", "training", "loss", "loss_scale", "trainable")
+_PARTS = "parts of weight"  # in an error
 _DETAIL = "train_detail"  # axolotl's marks of parts of a text
 _SPOKEN = {"true": 1.0, "false": 0.0}
-_CALLS = ("tool_calls", "function_call")
+CALLS = ("tool_calls", "function_call")
 # Keys that a message without text may have.
 _KNOWN = {"role", "name", "id", "tool_call_id", "refusal", "audio", "annotations", _DETAIL}
 _KNOWN |= {"reasoning", "reasoning_content", "thinking", *_MARKS}
@@ -52,9 +53,9 @@ def read_message(item: Mapping[str, Any], text_of: Callable[[object], str]) -> S
         keys = ", ".join(map(str, item)) or "nothing"
         raise MessageError(f"has no role, only {keys:.100}; {ADVICE}")
     role = _ROLES.get(stated.strip().lower(), stated)
-    learnt = role == ANSWER and _is_learnt(unread)
     text_key = next((key for key in _TEXT_KEYS if key in unread), "")
     content = unread.pop(text_key, None)
+    learnt = role == ANSWER and _is_learnt(unread, content)
     if content is None:
         _check_textless(role, unread)
     others = {key: value for key, value in unread.items() if key not in (*_MARKS, _DETAIL)}
@@ -100,10 +101,12 @@ def _is_null(value: object) -> bool:
     return value is None or value != value
 
 
-def _is_learnt(given: Mapping[str, Any]) -> bool:
+def _is_learnt(given: Mapping[str, Any], content: object) -> bool:
     marks = {name: _mark(name, given[name]) for name in _MARKS if name in given}
     if detail := given.get(_DETAIL):
         marks[_DETAIL] = _detail(detail)
+    if isinstance(content, list) and not _parts_are_learnt(content):
+        given, marks = {**given, _PARTS: 0}, {**marks, _PARTS: False}
     if len(set(marks.values())) > 1:
         stated = " and ".join(f"{name} {given[name]!r:.40}" for name in marks)
         raise MessageError(f"has contradictory marks, {stated}: keep one of them")
@@ -137,10 +140,25 @@ def _detail(parts: object) -> bool:
     return marks == {True}
 
 
+def _parts_are_learnt(parts: list[Any]) -> bool:
+    """Return whether the parts of a text are learnt; MessageError if some are and some are not."""
+    learnt = {
+        all(_mark(name, part[name]) for name in _MARKS if not _is_null(part.get(name)))
+        for part in parts
+        if isinstance(part, Mapping)
+    }
+    if len(learnt) > 1:
+        raise MessageError(
+            "has parts that are learnt and parts that are not, but answers are learnt whole: write "
+            '"weight": 0 for the whole answer, or no weights'
+        )
+    return learnt != {False}
+
+
 def _check_textless(role: str, given: Mapping[str, Any]) -> None:
     """Raise MessageError if a message without text has keys that may hold it."""
     unknown = [key for key in given if key not in _KNOWN]
-    if role in _ROLES.values() and unknown and not any(key in given for key in _CALLS):
+    if role in _ROLES.values() and unknown and not any(key in given for key in CALLS):
         keys = ", ".join(map(str, unknown))
         raise MessageError(f"has no content, only {keys:.100}; {ADVICE}")
 

@@ -1,5 +1,7 @@
 """Columns of a split, and their values as text or words."""
 
+import json
+import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +49,11 @@ class Table:
             raise InputError(
                 f"{self.where(position)}: column {name!r} holds {reprlib.repr(value)}: "
                 "write text, a number or a list of words"
+            )
+        if isinstance(value, float) and math.isinf(value):
+            raise InputError(
+                f"{self.where(position)}: column {name!r} holds a number beyond 1.8e308, or "
+                f"infinity: write it as text, such as {json.dumps(str(value))}"
             )
         text = _written(value)
         try:

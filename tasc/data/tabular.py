@@ -12,6 +12,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tasc.data.foreign import one_line
 from tasc.data.lines import LONGEST, bytes_lines, text_lines
 from tasc.data.source import AUTO, SEPARATORS
@@ -154,8 +156,8 @@ def _values(array: Any) -> list[Any]:  # noqa: ANN401 - an Arrow array
     values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
     if _is_json(array.type):
         return [_scalar(value) for value in values]
-    parse = _json_parser(array.type)
-    return values if parse is None else [parse(value) for value in values]
+    convert = _conversion(array.type)
+    return values if convert is None else [convert(value) for value in values]
 
 
 def _scalar(text: str | None) -> Any:  # noqa: ANN401 - a JSON value
@@ -168,26 +170,39 @@ def _is_json(kind: Any) -> bool:  # noqa: ANN401 - an Arrow type
     return getattr(kind, "extension_name", "") == "arrow.json"
 
 
-def _json_parser(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an Arrow type
-    """Return a function that parses the JSON within a value of an Arrow type; None without any."""
+def _conversion(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an Arrow type
+    """Return a function that parses JSON and shortens floats within a value of an Arrow type.
+
+    None if there is nothing to convert.
+    """
     import pyarrow as pa
 
     if _is_json(kind):
         return lambda text: None if text is None else json.loads(text)
+    if pa.types.is_float32(kind) or pa.types.is_float16(kind):
+        short = np.float32 if pa.types.is_float32(kind) else np.float16
+        return lambda value: None if value is None else float(str(short(value)))
     if pa.types.is_struct(kind):
-        parsers = {field.name: _json_parser(field.type) for field in kind}
-        fields = {name: parse for name, parse in parsers.items() if parse is not None}
+        fields = {
+            field.name: convert
+            for field in kind
+            if (convert := _conversion(field.type)) is not None
+        }
         if not fields:
             return None
 
-        def parsed(row: Any) -> Any:  # noqa: ANN401 - an object or None
-            return row and row | {name: parse(row[name]) for name, parse in fields.items()}
+        def converted(row: Any) -> Any:  # noqa: ANN401 - an object or None
+            return row and row | {name: convert(row[name]) for name, convert in fields.items()}
 
-        return parsed
+        return converted
+    if pa.types.is_map(kind):
+        of_item = _conversion(kind.item_type)
+        if of_item is not None:
+            return lambda row: row and {key: of_item(value) for key, value in row.items()}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        parse = _json_parser(kind.value_type)
-        if parse is not None:
-            return lambda values: None if values is None else [parse(value) for value in values]
+        convert = _conversion(kind.value_type)
+        if convert is not None:
+            return lambda values: None if values is None else [convert(value) for value in values]
     return None
 
 

@@ -20,7 +20,7 @@ class Texts:
 
     corpora: dict[str, Corpus]  # in memory, by MAIN or the field of the other split
     stream: Stream | None = None  # the main split of a command that streams it
-    dated: str = ""  # a line on the date in the prompts of chats; empty without one
+    chat_notes: tuple[str, ...] = ()  # lines on what the chat template does to the chats
 
     @property
     def corpus(self) -> Corpus:

@@ -1,7 +1,7 @@
 """A tokenizer's chat template, with limits on its time and memory."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,7 +10,7 @@ from typing import Any
 from tasc.data.chat import Turn
 from tasc.data.corpus import Corpus, Example
 from tasc.data.foreign import one_line, text_of
-from tasc.data.message import Message
+from tasc.data.message import CALLS, Message
 from tasc.errors import InputError
 from tasc.tokenizer.forked import Forked
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -19,6 +19,7 @@ _CONFIG, _FILE, _OLD = "tokenizer_config.json", "chat_template.jinja", "chat_tem
 _PROBE = "tasc-probe"
 _REASONING = ("reasoning_content", "reasoning", "thinking")  # keys of a message
 _OPENING = re.compile(r"<[^<>]+>|\[[^][]+\]")  # a tag such as <think>
+_PIECES = re.compile(rf"({_OPENING.pattern})")  # templates change the white space beside tags
 _SECONDS = 10.0  # per chat
 _LONGEST = 4 << 20  # characters of a chat, which is encoded as one text
 _MEMORY = 1 << 30  # bytes per chat
@@ -100,12 +101,25 @@ class ChatTemplate:
             f"{self._now:%Y-%m-%d %H:%M}, and prompts of another day differ"
         )
 
+    def spacing_note(self, corpora: Iterable[Corpus]) -> str:
+        """Return a line on answers whose white space the template changes; empty without any."""
+        written = {corpus.split: corpus.examples for corpus in corpora}
+        counts = {split: sum(map(_is_respaced, found)) for split, found in written.items()}
+        changed = " and ".join(f"{n:,} of {split}" for split, n in counts.items() if n)
+        if not changed:
+            return ""
+        return (
+            f"{self._path}: the chat template changes the white space at the ends or beside tags "
+            f"of answers, and the template's text is learnt: {changed}"
+        )
+
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.
 
         The prompt is the template's own, also where it ends with text that the template does not
-        write before an answer that was given, such as ``<think>``. Raises InputError if the
-        template rejects the chat or does not write the answer after its prompt.
+        write before an answer that was given, such as ``<think>``. White space at the ends of the
+        answer's text and beside tags is the template's. Raises InputError if the template rejects
+        the chat, does not write the answer after its prompt, or drops a part of it.
         """
         prompt = self._write(turn.before, turn.tools, prompt=True)
         whole = self._write([*turn.before, turn.answer], turn.tools)
@@ -113,7 +127,26 @@ class ChatTemplate:
         answer = whole[begin:]
         if not answer.endswith(self._tail):
             raise self._otherwise(whole)
-        return prompt, answer[: len(answer) - len(self._tail)] + self._before_end
+        output = answer[: len(answer) - len(self._tail)] + self._before_end
+        self._refuse_dropped(turn, prompt, output)
+        return prompt, output
+
+    def _refuse_dropped(self, turn: Turn, prompt: str, output: str) -> None:
+        """Raise InputError if the template drops text, reasoning or calls of the answer."""
+        dropped = [name for name, text in _said(turn.answer) if not _has(output, text)]
+        if not dropped:
+            return
+        # The prompt may end with the first tag of the answer.
+        history = self._write(turn.before, turn.tools)
+        written = (prompt[len(history) :] if prompt.startswith(history) else "") + output
+        dropped = [name for name, text in _said(turn.answer) if not _has(written, text)]
+        if dropped:
+            raise InputError(
+                f"{self._path}: the chat template drops all or part of the {dropped[0]} of the "
+                f"answer {turn.output!r:.80} and writes {output!r:.80}: remove from the answer "
+                'what the template drops, give the answer "weight": 0, or pass --template '
+                "'{input}\\n'"
+            )
 
     def _begin(self, turn: Turn, prompt: str, whole: str) -> int:
         """Return where an answer begins whose prompt ends with text that ``whole`` lacks.
@@ -127,7 +160,8 @@ class ChatTemplate:
         if not before or not (prompt.startswith(before) and whole.startswith(before)):
             raise self._otherwise(whole)
         answer, content = whole[len(before) :], turn.output.strip()
-        added, reasoned = prompt[len(before) :], {*_REASONING} & turn.answer.keys()
+        added = prompt[len(before) :]
+        reasoned = {name for name, _ in _said(turn.answer)} & {*_REASONING}
         opening = _OPENING.match(added.lstrip())
         twice = opening is not None and answer.lstrip().startswith(opening[0])
         if content in answer and not reasoned and not twice:
@@ -183,6 +217,36 @@ def source_of(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
         return text_of(tokenizer.files[_FILE], f"{tokenizer.path}: {_FILE}")
     stated = (tokenizer.config(name).get("chat_template") for name in (_OLD, _CONFIG))
     return next((text for text in stated if isinstance(text, str | list)), None)
+
+
+def _said(answer: Message) -> Iterator[tuple[str, str]]:
+    """Yield the texts that a template has to write for an answer, each with its key."""
+    for key in ("content", *_REASONING):
+        if isinstance(answer.get(key), str) and answer[key].strip():
+            yield key, answer[key]
+    for key in CALLS:
+        listed = answer.get(key)
+        for call in listed if isinstance(listed, list) else [listed]:
+            function = call.get("function", call) if isinstance(call, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("name"), str):
+                yield key, function["name"]
+
+
+def _is_respaced(example: Example) -> bool:
+    """Return whether an output lacks the row's text; its first tag may stand in the prompt."""
+    own = example.own_output or ""
+    return own not in example.output and own not in example.prompt[-len(own) :] + example.output
+
+
+def _has(written: str, text: str) -> bool:
+    """Return whether the pieces of ``text`` between tags, and the tags, follow each other."""
+    end = 0
+    for piece in filter(None, map(str.strip, _PIECES.split(text))):
+        begin = written.find(piece, end)
+        if begin < 0:
+            return False
+        end = begin + len(piece)
+    return True
 
 
 def _first_special(tokenizer: LoadedTokenizer, tail: str) -> tuple[str | None, str]:

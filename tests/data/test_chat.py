@@ -185,12 +185,15 @@ def test_a_chat_of_too_many_answers_is_refused_at_once(tmp_path):
     assert told.endswith("split it into chats of 200 at most")
 
 
+MARKS = ["weight", "train", "training", "loss", "loss_scale", "trainable"]
+
+
 def weighted(**marks):
     """A chat of two answers, the first of which has marks."""
     return {"messages": [ASK, {**SAY, **marks}, MORE, TOO]}
 
 
-@pytest.mark.parametrize("name", ["weight", "train", "training", "loss"])
+@pytest.mark.parametrize("name", MARKS)
 @pytest.mark.parametrize("mark", [0, 0.0, False, "0", "false", -0.0])
 def test_an_answer_that_is_marked_is_context_only(tmp_path, name, mark):
     corpus = read(tmp_path, [weighted(**{name: mark})])
@@ -199,7 +202,7 @@ def test_an_answer_that_is_marked_is_context_only(tmp_path, name, mark):
     assert corpus.examples[0].turn.before == (ASK, SAY, MORE)
 
 
-@pytest.mark.parametrize("name", ["weight", "train", "training", "loss"])
+@pytest.mark.parametrize("name", MARKS)
 @pytest.mark.parametrize("mark", [1, 1.0, True, "1", "true", None, float("nan")])
 def test_an_answer_is_learnt_whose_mark_is_one_or_missing(tmp_path, name, mark):
     marked, plain = (read(tmp_path, [weighted(**m)]) for m in ({name: mark}, {}))
@@ -221,6 +224,17 @@ def test_marks_of_parts_count_if_they_agree(tmp_path):
     assert "answers are learnt whole" in message(
         source(tmp_path, [weighted(train_detail=[on, off])])
     )
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_marks_in_the_parts_of_a_text_count_if_they_agree(tmp_path, name):
+    off, on, plain = ({"type": "text", "text": "4", **m} for m in ({name: 0}, {name: 1}, {}))
+    for parts, outputs in (([off], ["6"]), ([off, off], ["6"]), ([on, plain], ["44", "6"])):
+        assert read(tmp_path, [weighted(content=parts)]).outputs == outputs
+    assert "are learnt and parts that are not" in message(
+        source(tmp_path, [weighted(content=[off, plain])])
+    )
+    assert "contradictory marks" in message(source(tmp_path, [weighted(content=[off], weight=1)]))
 
 
 def test_a_chat_whose_answers_are_all_excluded_is_counted(tmp_path):

@@ -268,6 +268,68 @@ def test_reasoning_that_cannot_follow_a_prompt_is_told_with_the_added_text(
     assert "--template" in told
 
 
+CALL = {"function": {"name": "add", "arguments": {"a": 2}}}
+INSIDE = {"content": "<think>\ntwo\n</think>\n\n4"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "answer", "part"),
+    [
+        (STRIPS, INSIDE, "content"),
+        ("{{ m.content.split('</think>')[-1].strip() }}", INSIDE, "content"),
+        ("{{ m.content.split('\n')[0] }}", {"content": "4\nfour"}, "content"),
+        ("{{ m.content | striptags }}", {"content": "<b>4</b> is it"}, "content"),
+        ("", {"reasoning_content": "two"}, "reasoning_content"),
+        ("", {"thinking": "two"}, "thinking"),
+        ("", {"tool_calls": [CALL]}, "tool_calls"),
+        (
+            "{% if m.tool_calls %}{{ m.tool_calls[0].function.name }}"
+            "{% else %}{{ m.content }}{% endif %}",
+            {"content": "I call", "tool_calls": [CALL]},
+            "content",
+        ),
+    ],
+)
+@pytest.mark.parametrize("added", ["", OPEN])
+def test_an_answer_that_a_template_drops_in_part_is_refused(
+    tmp_path, qwen, added, answers, answer, part
+):
+    changed = thinking(qwen, added, answers) if added or answers else qwen
+    with pytest.raises(InputError) as caught:
+        written(tmp_path, [[USER, ANSWER, USER, ANSWER | answer]], changed)
+    told = str(caught.value)
+    assert "\n" not in told
+    assert "--template" in told
+    if not added:
+        assert f"drops all or part of the {part} of the answer" in told
+
+
+@pytest.mark.parametrize("added", ["", OPEN])
+def test_an_empty_reasoning_drops_nothing(tmp_path, qwen, added):
+    changed = thinking(qwen, added) if added else qwen
+    corpus = written(tmp_path, [[USER, ANSWER | {"reasoning_content": ""}]], changed)
+    assert corpus.outputs == ["4"]
+
+
+def test_an_answer_that_begins_with_the_end_of_its_prompt_is_whole(tmp_path, qwen):
+    opened = CHATML.replace("{{ m.content }}", "{{ m.content | trim }}")
+    changed = thinking(with_template(qwen, opened), OPEN)
+    corpus = written(tmp_path, [[USER, ANSWER | INSIDE]], changed)
+    assert corpus.prompts[0].endswith(OPEN)
+    assert corpus.outputs == ["two\n</think>\n\n4"]
+    assert ChatTemplate.of(changed).spacing_note([corpus]) == ""
+
+
+def test_changed_white_space_of_answers_is_reported(tmp_path, qwen):
+    trims = with_template(qwen, CHATML.replace("{{ m.content }}", "{{ m.content | trim }}"))
+    corpus = written(tmp_path, [[USER, ANSWER, USER, {**ANSWER, "content": " 5\n"}]], trims)
+    assert corpus.outputs == ["4", "5"]
+    assert ChatTemplate.of(trims).spacing_note([corpus]).endswith("is learnt: 1 of train")
+    unchanged = written(tmp_path, [[USER, {**ANSWER, "content": " 5\n"}]], qwen)
+    assert unchanged.outputs == [" 5\n"]
+    assert ChatTemplate.of(qwen).spacing_note([unchanged]) == ""
+
+
 DATED = "{{ strftime_now('%d %b %Y %H:%M:%S.%f') }}\n" + CHATML
 
 

@@ -6,10 +6,14 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 from tasc.analysis.scan import scan
-from tasc.data.corpus import load, splits
+from tasc.data.corpus import load, read_table, splits
 from tasc.data.source import Source
 from tasc.errors import InputError, UnavailableError
 from tests.cli import tasc
@@ -116,6 +120,28 @@ def test_scalars_become_text_and_unused_columns_may_hold_anything(tmp_path):
     assert pairs(source(tmp_path, rows).path) == [("7", "1.5"), ("", "true")]
     as_parquet([{"input": date(2026, 1, 2), "output": Decimal("1.50")}], tmp_path / "t.parquet")
     assert pairs(tmp_path / "t.parquet") == [("2026-01-02", "1.50")]
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16"])
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_short_floats_have_the_digits_that_json_has(tmp_path, kind, suffix):
+    written = [0.1, 1.5, 2.0, 3e-05, 0.3]
+    numbers = pa.array(np.array(written, kind))
+    objects = pa.StructArray.from_arrays([numbers], ["share"])
+    lists = pa.ListArray.from_arrays(range(6), objects)
+    table = pa.table({"input": numbers, "output": ["a"] * 5, "rows": lists})
+    path = tmp_path / f"t.{suffix}"
+    (pq.write_table if suffix == "parquet" else feather.write_feather)(table, str(path))
+    assert pairs(path) == [(json.dumps(number), "a") for number in written]
+    found = read_table(Source(str(path), input_column="rows"), "train").columns["rows"]
+    assert found == [[{"share": number}] for number in written]
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity"])
+def test_a_number_that_json_cannot_hold_is_no_text(tmp_path, number):
+    line = f'{{"input": "x", "output": {number}}}\n'
+    path = write(tmp_path / "t.jsonl", line.encode())
+    assert "t.jsonl:1: column 'output' holds a number beyond 1.8e308" in message(Source(path))
 
 
 def test_rows_with_an_empty_output_are_dropped_and_counted(tmp_path):

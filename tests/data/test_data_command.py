@@ -86,9 +86,21 @@ def test_outputs_that_the_tokenizer_rewrites_are_counted(tmp_path, capsys):
     composed.save(str(tmp_path / "nfc" / "tokenizer.json"))
     rows = [{"input": "x", "output": text} for text in ("caf\u00e9", "cafe\u0301", "cafe")]
     task = source(tmp_path, rows).path
-    assert inspected(task, tmp_path / "nfc").rewritten == 1
+    found = inspected(task, tmp_path / "nfc")
+    assert (found.rewritten, found.first_rewritten) == (1, 2)
     out = printed(capsys, "data", task, "--tokenizer", tmp_path / "nfc")
     assert "1 of 3 outputs change when encoded" in out
+    assert out.endswith("the first is example 2\n")
+
+
+def test_outputs_that_contain_the_end_token_are_counted(tmp_path, tokenizer, capsys):
+    texts = ("a", "a<|endoftext|>b", "<|endoftext|>")
+    task = source(tmp_path, [{"input": "x", "output": text} for text in texts]).path
+    found = inspected(task, tokenizer.path)
+    assert (found.ended, found.first_ended, found.rewritten) == (2, 2, 0)
+    out = printed(capsys, "data", task, "--tokenizer", tokenizer.path)
+    assert "2 of 3 outputs contain the end token <|endoftext|>, where decoding stops" in out
+    assert out.endswith("the first is example 2\n")
 
 
 def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, tokenizer, capsys):

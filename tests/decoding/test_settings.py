@@ -117,6 +117,8 @@ def test_an_argument_replaces_the_setting_of_the_model(model, tokenizer):
         ({"max_length": 30}, "pass max_new_tokens instead"),
         ({"stop_strings": ["a"]}, "pass stop instead"),
         ({"repetition_penalty": -1.0}, "transformers refuses repetition_penalty=-1.0"),
+        ({"bad_words_ids": [[99999]]}, "transformers refuses bad_words_ids=.*biased: .99999"),
+        ({"sequence_bias": [[[1, 99999], 2.0]]}, "transformers refuses sequence_bias"),
     ],
 )
 def test_what_is_not_applied_is_refused(model, tokenizer, given, message):

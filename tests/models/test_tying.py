@@ -1,11 +1,12 @@
 """config.json about the LM head, decided from the files and from the loaded model alike."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForImageTextToText, LlamaConfig
 
 from tasc.errors import InputError
 from tasc.models.embeddings import extend_embeddings, keep_rows
@@ -144,9 +145,40 @@ def test_older_loaders_find_the_rope_of_both_kinds_of_layers_of_gemma_3():
     assert read["rope_scaling"] == {"rope_type": "linear", "type": "linear", "factor": 8.0}
 
 
-def test_names_that_are_there_keep_their_values():
-    values = {"rope_theta": 1.0, "rope_parameters": ROPE, "torch_dtype": "float16", "dtype": "x"}
-    assert portable(values, tied=True).items() >= values.items()
+LINEAR = {"rope_type": "linear", "factor": 4.0}
+CONTRADICTORY: dict[str, dict[str, Any]] = {
+    "theta": {"rope_theta": 777.0, "rope_parameters": ROPE},
+    "theta-in-scaling": {"rope_theta": 777.0, "rope_scaling": LINEAR | {"rope_theta": 333.0}},
+    "scaling": {"rope_theta": 777.0, "rope_scaling": LINEAR, "rope_parameters": ROPE},
+    "scaling-alone": {"rope_scaling": LINEAR, "rope_parameters": ROPE},
+    "default-scaling": {"rope_scaling": {"rope_type": "default"}, "rope_parameters": ROPE | LLAMA3},
+}
+
+
+@pytest.mark.parametrize("names", CONTRADICTORY)
+def test_names_that_contradict_get_what_this_transformers_reads(names):
+    values = {"model_type": "llama", "torch_dtype": "float16", "dtype": "bfloat16"}
+    values = {**values, **CONTRADICTORY[names]}
+    expected = LlamaConfig.from_dict(json.loads(json.dumps(values)))
+    read = portable(values, tied=False)
+    again = LlamaConfig.from_dict(json.loads(json.dumps(read)))
+    for name in ("rope_type", "rope_theta", "factor"):
+        assert again.rope_parameters.get(name) == expected.rope_parameters.get(name)
+    assert read["torch_dtype"] == "bfloat16"
+    # What a loader finds that knows one kind of names only, with its default.
+    old = read.get("rope_scaling") or {}
+    assert read.get("rope_theta", 1e4) == expected.rope_parameters["rope_theta"]
+    assert old.get("factor") == expected.rope_parameters.get("factor")
+    new = {key: value for key, value in read.items() if key not in ("rope_theta", "rope_scaling")}
+    if "rope_parameters" in new:
+        alone = LlamaConfig.from_dict(new).rope_parameters
+        assert alone["rope_theta"] == expected.rope_parameters["rope_theta"]
+        assert alone.get("factor") == expected.rope_parameters.get("factor")
+
+
+def test_a_config_of_earlier_names_alone_keeps_them():
+    values = {"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 4.0}}
+    assert portable(values, tied=True) == values | {"tie_word_embeddings": True}
 
 
 ROPES = {

@@ -162,6 +162,20 @@ def test_a_stated_layout_stays_and_outputs_without_json_have_none():
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"x": "\\ud83d"}', "1 contain half of a surrogate pair, which is no text"),
+        ('{"x": "\\ude00\\ud83d"}', "1 contain half of a surrogate pair, which is no text"),
+        ('{"x": "a", "x": "b"}', "1 repeat a key in an object: leave one of them"),
+    ],
+)
+def test_what_json_parsers_accept_but_is_no_text_is_named(text, reason):
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    (why,) = misfits([text], Constraint.of_schema(schema | {"additionalProperties": False}))
+    assert why.startswith(reason)
+
+
+@pytest.mark.parametrize(
     ("stated", "reason"),
     [
         (3, "give an object"),

@@ -37,7 +37,30 @@ def _reason(text: str, constraint: Constraint, accepts: Callable[[str], bool]) -
     schema, layout = json.loads(constraint.text), constraint.layout or Layout()
     if problem := _violation(value, schema):
         return f"violate the schema ({problem}): correct the schema or the outputs"
+    if not _is_unicode(value):
+        return "contain half of a surrogate pair, which is no text: correct the escape"
+    if _repeats_keys(text):
+        return "repeat a key in an object: leave one of them"
     return _spelling(text, value, schema, layout, accepts) or _place(text)
+
+
+def _is_unicode(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _repeats_keys(text: str) -> bool:
+    """Return whether an object in a JSON text has a key twice, of which parsers keep one."""
+    counts = list[int]()
+
+    def count(pairs: list[tuple[str, object]]) -> None:
+        counts.append(len(pairs) - len(dict(pairs)))
+
+    json.loads(text, object_pairs_hook=count)
+    return any(counts)
 
 
 def _violation(value: object, schema: Mapping[str, Any]) -> str:

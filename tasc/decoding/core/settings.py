@@ -5,7 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import GenerationConfig, LogitsProcessorList, PreTrainedModel
+from transformers import (
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedModel,
+    SequenceBiasLogitsProcessor,
+)
 
 from tasc.data.foreign import one_line
 from tasc.decoding.core.processors import Processor
@@ -65,6 +70,7 @@ def processors_of(
                 logits_processor=LogitsProcessorList(own),
                 custom_generate=_given_processors,
             )
+            _check_ids(processors, ids, model)
     except (ValueError, TypeError, LookupError, RuntimeError) as error:
         raise InputError(
             f"transformers refuses {described(settings.applied)} ({one_line(error):.200}): correct "
@@ -73,6 +79,18 @@ def processors_of(
     finally:
         model.generation_config = before
     return list(processors)
+
+
+def _check_ids(processors: LogitsProcessorList, ids: torch.Tensor, model: PreTrainedModel) -> None:
+    """Raise ValueError for banned or biased tokens that the model lacks.
+
+    transformers checks them in the first call of the processor, amid decoding.
+    """
+    size = int(model.config.get_text_config().vocab_size)
+    for processor in processors:
+        if isinstance(processor, SequenceBiasLogitsProcessor):
+            processor(ids, torch.zeros((1, size), device=ids.device))
+            processor.prepared_bias_variables = False
 
 
 def _given_processors(

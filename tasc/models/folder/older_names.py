@@ -25,21 +25,33 @@ def copy_config(source: Path, folder: Path, *, tied: bool) -> None:
 def portable(values: Mapping[str, Any], *, tied: bool) -> dict[str, Any]:
     """Return the values of a config.json with explicit tying, and with earlier names beside new.
 
-    Names that are already there keep their values.
+    Where the names contradict each other, both get the value that this transformers reads, by which
+    the model was trained and measured.
     """
     config = tying.corrected(values, tied=tied)
     text = config.get("text_config")
     if isinstance(text, dict):
-        config["text_config"] = _earlier(text) | text
-    return _earlier(config) | config
+        config["text_config"] = text | _consistent(text)
+    return config | _consistent(config)
 
 
-def _earlier(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the earlier names of the settings in ``values``, with their values."""
-    earlier: dict[str, Any] = {}
+def _consistent(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in ``values`` that have two names, under both."""
+    found: dict[str, Any] = {}
     if isinstance(dtype := values.get("dtype"), str):
-        earlier["torch_dtype"] = dtype
-    rope = values.get("rope_parameters")
+        found["torch_dtype"] = dtype
+    scaling, rope = values.get("rope_scaling"), values.get("rope_parameters")
+    if isinstance(scaling, dict) and scaling:
+        # transformers 5.24 reads rope_scaling instead of rope_parameters.
+        if rope is not None:
+            found["rope_parameters"] = {k: values[k] for k in _OWN_KEYS if k in values} | scaling
+        rope = scaling
+    return found | _earlier_rope(values, rope)
+
+
+def _earlier_rope(values: Mapping[str, Any], rope: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the earlier names of the rotary positions ``rope`` of a configuration."""
+    earlier: dict[str, Any] = {}
     if not isinstance(rope, dict):
         return earlier
     if rope.keys() == _BY_LAYER.keys() and all(isinstance(part, dict) for part in rope.values()):

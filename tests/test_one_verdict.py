@@ -1,0 +1,194 @@
+"""The same rows get the same verdict and number of new tokens, in whatever form they are given."""
+
+import csv
+import random
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import tasc
+from tasc.data.corpus import load
+from tasc.data.division import Origin, divide, missing_splits
+from tasc.data.source import Source
+from tests.cli import done, printed
+from tests.pico import make_tokenizer
+from tests.recipes import write
+
+COLUMNS = ("--input-column", "line", "--output-column", "template")
+FEW = [f"session <*> {what} for user <*>" for what in ("opened", "closed", "expired", "resumed")]
+
+
+def lines(count=240):
+    """Log lines; half of their templates recur often, the others once or twice."""
+    rng = random.Random(3)
+    words = [f"{a}{b}" for a in ("disk", "link", "node", "pool") for b in "abcdefghijkl"]
+    rows = []
+    for i in range(count):
+        rare = f"{rng.choice(words)} <*> {rng.choice(words)} on {rng.choice(words)}: <*>"
+        template = rng.choice(FEW) if i % 2 else rare
+        rows.append({"line": template.replace("<*>", f"{i:04x}"), "template": template})
+    return [*rows, *rows[:20], {"line": rows[1]["line"], "template": rows[0]["template"]}]
+
+
+def write_form(form, rows):
+    """Write rows in a form; return the words of a command line that name them."""
+    match form:
+        case "csv":
+            with Path("logs.csv").open("w", newline="") as file:
+                table = csv.DictWriter(file, rows[0])
+                table.writeheader()
+                table.writerows(rows)
+            return ("logs.csv", *COLUMNS)
+        case "parquet":
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), "logs.parquet")
+            return ("logs.parquet", *COLUMNS)
+        case "folder":
+            return (write(Path("logs/train.jsonl"), rows).parent, *COLUMNS)
+        case "chats":
+            chats = [
+                {
+                    "messages": [
+                        {"role": "user", "content": row["line"]},
+                        {"role": "assistant", "content": row["template"]},
+                    ]
+                }
+                for row in rows
+            ]
+            return (write(Path("logs.jsonl"), chats),)
+        case _:
+            return (write(Path("logs.jsonl"), rows), *COLUMNS)
+
+
+def judged(capsys, *data):
+    """Return the recommended number of new tokens and the verdict of an analysis."""
+    found = done(capsys, "analyze", *data, "--tokenizer", "tok", "--output", "out", "--force")
+    reasons = found["verdict"]["reasons"]
+    return found["recommended_size"]["budget"], found["verdict"]["choice"], reasons[0]
+
+
+@pytest.fixture(autouse=True)
+def tokenizer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_tokenizer(Path("tok"))
+
+
+def test_the_verdict_does_not_depend_on_the_form_of_the_data(capsys):
+    rows, found = lines(), {}
+    for form in ("csv", "jsonl", "parquet", "folder", "chats"):
+        data = write_form(form, rows)
+        found[form] = judged(capsys, *data)
+        Path(form).mkdir()
+        printed(capsys, "init", *data, "--recipe", f"{form}/recipe.yaml")
+        found[f"{form}, task file"] = judged(capsys, f"{form}/task.yaml")
+        found[f"{form}, its splits"] = judged(capsys, f"{form}/task.yaml", "--held-out", "dev")
+    assert len(set(found.values())) == 1, found
+    size, _, reason = found["csv"]
+    assert size > 0
+    assert "on 27 held-out outputs" in reason  # a tenth of the inputs, some of which recur
+
+
+def test_the_number_of_tokens_does_not_depend_on_the_order_of_the_rows(capsys):
+    rows = lines()
+    first = judged(capsys, *write_form("jsonl", rows))
+    random.Random(1).shuffle(rows)
+    assert judged(capsys, *write_form("jsonl", rows)) == first
+
+
+def test_augment_adds_the_number_that_analyze_recommends(capsys):
+    data = write_form("csv", lines())
+    size, _, _ = judged(capsys, *data)
+    made = done(capsys, "augment", *data, "--tokenizer", "tok", "--new-tokens", "auto")
+    assert made["curve"]["recommended_size"]["budget"] == size
+    assert made["held_out"]["outputs"] == 27
+
+
+def test_tokens_are_not_judged_on_the_outputs_that_they_were_chosen_from(capsys):
+    """Each output recurs with its input and nowhere else, so n-grams do not help with others."""
+    rng = random.Random(0)
+    texts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=40)) for _ in range(100)]
+    rows = [{"line": f"line {i}", "template": text} for i, text in enumerate(texts)] * 4
+    _, choice, reason = judged(capsys, *write_form("jsonl", rows))
+    assert choice not in ("TASC-ft", "both")
+    assert "does not pay" in reason
+
+
+def test_rows_with_the_same_input_stay_together():
+    origins = [Origin(f"line {i % 50}", f"output {i}") for i in range(500)]
+    division = divide(origins, ("validation", "test"), 0)
+    parts = {}
+    for origin in origins:
+        parts.setdefault(division.split_of(origin), set()).add(origin.input)
+    assert {name: len(inputs) for name, inputs in parts.items()} == {
+        "train": 40,
+        "validation": 5,
+        "test": 5,
+    }
+    assert not parts["train"] & (parts["validation"] | parts["test"])
+    assert divide(reversed(origins), ("validation", "test"), 0) == division
+    assert divide(origins, ("validation", "test"), 1) != division
+
+
+@pytest.mark.parametrize(
+    ("count", "names", "each"),
+    [
+        (0, ("validation",), 0),
+        (1, ("validation", "test"), 0),
+        (20, ("validation",), 10),
+        (20, ("validation", "test"), 5),
+        (60, ("validation", "test"), 10),
+        (1000, ("validation", "test"), 100),
+        (50_000, ("validation",), 2_000),
+    ],
+)
+def test_a_tenth_is_held_out_of_few_rows_more_and_of_many_less(count, names, each):
+    origins = [Origin(f"line {i}", "the same") for i in range(count)]
+    division = divide(origins, names, 0)
+    found = [division.split_of(origin) for origin in origins]
+    assert [found.count(name) for name in names] == [each] * len(names)
+
+
+def test_examples_are_divided_where_few_inputs_differ():
+    origins = [Origin("write one", f"output {i % 100}") for i in range(300)]
+    division = divide(origins, ("validation",), 0)
+    held_out = {origin for origin in origins if division.split_of(origin) == "validation"}
+    assert len(held_out) == 10
+    assert divide(origins[:60] * 2, ("validation",), 0).by_example
+
+
+@pytest.mark.parametrize(
+    ("existing", "missing"),
+    [
+        (["train"], ["validation", "test"]),
+        (["train", "dev"], ["test"]),
+        (["train", "test"], ["validation"]),
+        (["train", "challenge"], ["validation"]),
+        (["train", "valid", "test"], []),
+    ],
+)
+def test_splits_are_missing_that_the_data_lack(existing, missing):
+    assert missing_splits(existing) == missing
+
+
+def test_the_answers_of_a_chat_are_never_divided(tmp_path):
+    say = [{"role": role, "content": f"{i}"} for i, role in enumerate(["user", "assistant"] * 3)]
+    (file,) = [write(tmp_path / "chats.jsonl", [{"messages": say}])]
+    examples = load(Source(str(file)), "train").examples
+    assert len(examples) == 3
+    assert {example.origin for example in examples} == {Origin("0\n1\n2\n3\n4", "5")}
+
+
+def test_all_columns_of_the_template_are_the_input(tmp_path):
+    rows = [{"instruction": f"do {i}", "input": "", "output": "x"} for i in range(3)]
+    corpus = load(Source(str(write(tmp_path / "do.jsonl", rows))), "train")
+    assert len({example.origin for example in corpus.examples}) == 3
+
+
+def test_the_library_says_the_same(tmp_path):
+    file, *_ = write_form("jsonl", lines())
+    data = {"path": str(file), "input_column": "line", "output_column": "template"}
+    tokens = {"tokenizer": "tok"}
+    found = tasc.analyze(tasc.AnalyzeOptions(source=data, **tokens)).report.recommended_size
+    made = tasc.augment(tasc.AugmentOptions(source=data, **tokens, new_tokens="auto"))
+    assert made.report.curve.recommended_size.budget == found.budget

@@ -2,6 +2,8 @@
 
 import csv
 import random
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
@@ -9,11 +11,17 @@ import pyarrow.parquet
 import pytest
 
 import tasc
+from tasc.benchmark.options import BenchOptions
+from tasc.commands.advice import without
+from tasc.commands.plan import RunOptions, read
+from tasc.commands.starter import write as starter
 from tasc.data.corpus import load
 from tasc.data.division import Origin, divide, missing_splits
 from tasc.data.source import Source
+from tasc.vocab.search.options import AugmentOptions
 from tests.cli import done, printed
-from tests.pico import make_tokenizer
+from tests.cli import tasc as run
+from tests.pico import make_model, make_tokenizer
 from tests.recipes import write
 
 COLUMNS = ("--input-column", "line", "--output-column", "template")
@@ -82,7 +90,6 @@ def test_the_verdict_does_not_depend_on_the_form_of_the_data(capsys):
         Path(form).mkdir()
         printed(capsys, "init", *data, "--recipe", f"{form}/recipe.yaml")
         found[f"{form}, task file"] = judged(capsys, f"{form}/task.yaml")
-        found[f"{form}, its splits"] = judged(capsys, f"{form}/task.yaml", "--held-out", "dev")
     assert len(set(found.values())) == 1, found
     size, _, reason = found["csv"]
     assert size > 0
@@ -192,3 +199,136 @@ def test_the_library_says_the_same(tmp_path):
     found = tasc.analyze(tasc.AnalyzeOptions(source=data, **tokens)).report.recommended_size
     made = tasc.augment(tasc.AugmentOptions(source=data, **tokens, new_tokens="auto"))
     assert made.report.curve.recommended_size.budget == found.budget
+
+
+def write_labels():
+    """Write rows whose outputs are too short for new tokens to pay."""
+    rows = [{"line": f"line {i}", "template": ("yes", "no")[i % 2]} for i in range(100)]
+    return write(Path("task/train.jsonl"), rows).parent
+
+
+STEPS = """
+  analysis: {command: analyze, tokenizer: tok}
+  tokens: {command: augment, tokenizer: tok, new_tokens: auto}
+  drafts: {command: index, tokenizer: tokens}
+  plain: {command: index, tokenizer: tok}
+"""
+DATA = "{path: task, input_column: line, output_column: template}"
+
+
+def write_recipe(steps=STEPS):
+    text = f"name: x\ndescription: y\ndata: {DATA}\nsteps:{steps}"
+    Path("r.yaml").write_text(text)
+    return ("run", "r.yaml", "--output", "ran")
+
+
+def test_a_run_leaves_out_what_its_analysis_advises_against(capsys):
+    write_labels()
+    command = write_recipe()
+    planned = printed(capsys, *command, "--dry-run")
+    assert "the recipe is valid, 2 steps" in planned
+    assert "Verdict: neither\n" in planned
+    code, out, err = run(capsys, *command)
+    assert code == 0
+    (line,) = [line for line in err.splitlines() if line.startswith("left out: ")]
+    assert line in planned
+    assert line.startswith("left out: tokens, drafts. An output takes ")
+    assert line.endswith("write `new_tokens: 2` in the step tokens.")
+    assert "Verdict: neither\n" in out
+    assert {path.name for path in Path("ran").iterdir()} == {"analysis", "plain"}
+
+
+def test_a_number_of_tokens_puts_the_steps_back(capsys):
+    write_labels()
+    command = write_recipe(STEPS.replace("auto", "1"))
+    assert "4 steps" in printed(capsys, *command, "--dry-run")
+    assert list(done(capsys, *command)) == ["analysis", "tokens", "drafts", "plain"]
+
+
+def test_steps_stay_that_pay_or_that_no_analysis_judges(capsys):
+    write(Path("task/train.jsonl"), lines())
+    steps = done(capsys, *write_recipe(), "--dry-run")
+    assert [step["left_out"] for step in steps] == [None] * 4
+    assert steps[0]["verdict"]["fine_tune"] is True
+    write_labels()
+    alone = "".join(line + "\n" for line in STEPS.splitlines() if "analysis" not in line)
+    steps = done(capsys, *write_recipe(alone), "--dry-run")
+    assert [(step["left_out"], step["verdict"]) for step in steps] == [(None, None)] * 3
+
+
+def test_a_dry_run_judges_what_it_can(capsys):
+    """The tokenizer of a step that has not run is not there."""
+    write_labels()
+    tokens = "\n  tokens: {command: augment, tokenizer: tok, new_tokens: 1}"
+    command = write_recipe(f"{tokens}\n  analysis: {{command: analyze, tokenizer: tokens}}\n")
+    assert "Verdict" not in printed(capsys, *command, "--dry-run")
+    printed(capsys, *command)
+    assert "Verdict: neither" in printed(capsys, *command, "--dry-run")
+
+
+def test_other_models_of_a_step_stay():
+    bench = BenchOptions(source="builtin:stdlib-tokens", models=("a", "b=tuned", "tuned"))
+    assert without(bench, {"other"}) == bench
+    fewer = without(bench, {"tuned"})
+    assert fewer is not None
+    assert fewer.named("models") == ("a",)
+    assert without(bench, {"tuned", "a"}) is None
+
+
+def test_the_number_of_tokens_is_chosen_from_all_rows(capsys):
+    write(Path("task/train.jsonl"), lines())
+    write_recipe(STEPS + "  some: {command: augment, tokenizer: tok, new_tokens: 2}\n")
+    limits = {
+        name: step.limit for name, step in read(Path("r.yaml"), RunOptions(limit=9)).steps.items()
+    }
+    assert limits == {"analysis": None, "tokens": None, "drafts": 9, "plain": 9, "some": 9}
+
+
+def test_init_leaves_out_what_does_not_pay_and_its_comments_put_it_back(capsys):
+    make_model(Path("tok"))
+    made = done(capsys, "init", write_labels(), *COLUMNS, "--model", "tok")
+    assert (made["left_out"], made["verdict"]["choice"]) == (True, "neither")
+    recipe = Path("recipe.yaml")
+    steps = read(recipe, RunOptions()).steps
+    assert list(steps) == ["analysis", "baseline", "bench"]
+    assert steps["bench"].named("models") == ("baseline",)
+    text = recipe.read_text()
+    assert made["verdict"]["reasons"][0][:60] in text
+    begin = text.index("  # tokens:")
+    back = re.sub("(?m)^  # ", "  ", text[begin:]).replace("[baseline]", "[baseline, tasc-ft]")
+    recipe.write_text(text[:begin] + back)
+    steps = read(recipe, RunOptions()).steps
+    assert list(steps) == ["analysis", "tokens", "baseline", "tasc-ft", "bench"]
+    tokens = steps["tokens"]
+    assert isinstance(tokens, AugmentOptions)
+    assert tokens.new_tokens == 2
+
+
+def test_init_and_run_say_the_verdict_of_analyze(capsys):
+    make_model(Path("tok"))
+    data = write_form("csv", lines())
+    size, choice, reason = judged(capsys, *data)
+    made = done(capsys, "init", *data, "--model", "tok")
+    assert (made["verdict"]["choice"], made["verdict"]["reasons"][0]) == (choice, reason)
+    assert not made["left_out"]
+    assert f"new_tokens: auto       # now {size}, " in Path("recipe.yaml").read_text()
+    planned = done(capsys, "run", "recipe.yaml", "--dry-run")
+    assert planned[0]["verdict"] == made["verdict"]
+
+
+def test_a_cut_of_the_training_examples_does_not_choose(capsys, monkeypatch):
+    make_model(Path("tok"))
+    cut = {"limit": 50, "test": 7, "minutes": 3.0, "epochs": 2.0}
+    monkeypatch.setattr(starter, "within", lambda made, *_: replace(made, **cut))
+    data = (*write_form("csv", lines()), "--template", "{input}\\n")
+    done(capsys, "init", *data, "--model", "tok", "--hours", "1")
+    steps = read(Path("recipe.yaml"), RunOptions()).steps
+    assert [steps[name].limit for name in ("tokens", "baseline", "tasc-ft")] == [None, 50, 50]
+    text = Path("recipe.yaml").read_text()
+    assert "limit: 50            # of 208 training examples, for 1 h in total" in text
+    assert "limit: 7               # of 26 test examples" in text
+
+
+def test_comments_fit_the_numbers_of_the_recipe(capsys):
+    done(capsys, "init", *write_form("csv", lines()))
+    assert "limit: 26              # all test examples" in Path("recipe.yaml").read_text()

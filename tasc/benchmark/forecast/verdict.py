@@ -54,13 +54,13 @@ def decide(
         return _from_words(report)
     steps = new_tokens.steps or report.tokens.output.tokens_per_sample + 1
     if steps < SHORT_STEPS:
-        return Verdict("neither", (_SHORT.format(steps),))
+        return Verdict("neither", (_SHORT.format(steps),), fine_tune=False)
     fine_tune, speculate = _worth(new_tokens.step_ratio), _drafts_pay(drafts)
     choice = _choice(fine_tune, speculate)
     reasons = [_of_fine_tuning(steps, new_tokens, fine_tune), _of_speculation(drafts, speculate)]
     if choice == "both":
         reasons.append(_ON_TOP)
-    return Verdict(choice, tuple(reasons))
+    return Verdict(choice, tuple(reasons), None if new_tokens.refused else fine_tune)
 
 
 def _choice(fine_tune: bool, speculate: bool | None) -> Choice:

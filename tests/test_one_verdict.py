@@ -332,3 +332,40 @@ def test_a_cut_of_the_training_examples_does_not_choose(capsys, monkeypatch):
 def test_comments_fit_the_numbers_of_the_recipe(capsys):
     done(capsys, "init", *write_form("csv", lines()))
     assert "limit: 26              # all test examples" in Path("recipe.yaml").read_text()
+
+
+def test_labels_are_found_in_chats_as_in_columns(capsys):
+    rows = [
+        {"line": f"review {i} of a good day", "template": ("good", "bad", "neutral")[i % 3]}
+        for i in range(120)
+    ]
+    for form in ("jsonl", "chats"):
+        Path(form).mkdir()
+        data = write_form(form, rows)
+        made = done(capsys, "init", *data, "--recipe", f"{form}/recipe.yaml")
+        assert (made["constraint"], made["left_out"]) == (f"{form}/logs-labels.txt", True)
+        assert Path(made["constraint"]).read_text() == "bad\ngood\nneutral\n"
+        steps = read(Path(form, "recipe.yaml"), RunOptions()).steps
+        assert list(steps) == ["base", "analysis", "baseline", "bench"]
+        assert steps["bench"].named("methods") == ("ar", "tasc-spec", "choices")
+
+
+def test_free_answers_of_chats_are_no_labels(capsys):
+    made = done(capsys, "init", *write_form("chats", lines()))
+    assert (made["constraint"], made["left_out"]) == (None, False)
+
+
+def test_labels_are_also_chosen_by_default(tmp_path):
+    labels = tmp_path / "labels.txt"
+    labels.write_text("good\nbad\n")
+    task = tmp_path / "task.yaml"
+    task.write_text("path: builtin:stdlib-tokens\nchoices: labels.txt\n")
+    given = {"source": "builtin:stdlib-tokens", "models": ("base",)}
+    by_file = BenchOptions(**given | {"source": str(task)})
+    assert by_file.methods == ("ar", "tasc-spec", "choices")
+    assert BenchOptions(**given, choices=str(labels)).methods == by_file.methods
+    assert BenchOptions(**given).methods == ("ar", "tasc-spec")
+    sampled = BenchOptions(**given, choices=str(labels), temperature=0.5)
+    assert sampled.methods == ("ar", "tasc-spec")
+    head = BenchOptions(**given, choices=str(labels), draft_head="head")
+    assert head.methods == ("ar", "mix", "choices")

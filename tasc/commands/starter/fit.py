@@ -128,10 +128,18 @@ def _batch(seen: float) -> int:
     return next((n for n in (32, 16) if seen >= n * _STEPS), 8)
 
 
+def chat_outputs(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> list[str]:
+    """Return the outputs of chats as the tokenizer's chat template writes them, if it has one."""
+    return _applied(corpus, tokenizer).outputs
+
+
 def _written(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
     """Return examples, spread evenly, with the prompts that a chat template writes."""
     every = -(-len(corpus.examples) // _READ) or 1
-    corpus = replace(corpus, examples=corpus.examples[::every])
+    return _applied(replace(corpus, examples=corpus.examples[::every]), tokenizer)
+
+
+def _applied(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
     template = ChatTemplate.of(tokenizer) if tokenizer and corpus.is_chat else None
     return template.apply(corpus) if template else unwritten(corpus)
 

@@ -17,7 +17,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.commands.advice import SUGGESTED
 from tasc.commands.calls import analyze
-from tasc.commands.starter.fit import Fit, fit, within
+from tasc.commands.starter.fit import Fit, chat_outputs, fit, within
 from tasc.commands.starter.holdout import hold_out
 from tasc.commands.starter.infer import Inferred, infer, unfit
 from tasc.commands.starter.prompts import BARE, ChosenPrompt, TriedPrompt, labelled, written
@@ -214,10 +214,13 @@ def _data(
 
 
 def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> Inferred | None:
-    """Infer the labels or the schema of the outputs; never of chats and data on the Hub."""
-    if corpus is None or source.chat:
+    """Infer the labels or the schema of the outputs: of chats labels alone, of the Hub neither."""
+    if corpus is None:
         return None
-    found = infer(corpus.outputs, _name(source), options.seed)
+    outputs = chat_outputs(corpus, _tokenizer(options.model)) if source.chat else corpus.outputs
+    found = infer(outputs, _name(source), options.seed)
+    if source.chat and found is not None and found.option != "choices":
+        return None
     if found is not None:
         _check_free(Path(options.recipe).parent / found.file)
     return found
@@ -392,7 +395,7 @@ def _choices(
     """Return the values of the recipe that follow from an analysis of the data, if there is one."""
     advised_against = found is not None and found.verdict.fine_tune is False
     words = corpus is not None and all(map(_LABEL.fullmatch, corpus.outputs))
-    left_out = advised_against or (words and not source.chat)
+    left_out = advised_against or words
     size = found.recommended_size.budget if found and found.recommended_size else 0
     why = found.verdict.reasons[0] if found and advised_against else _SHORT_WORDS
     rows = _rows(source, held_out, corpus)

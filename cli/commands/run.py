@@ -29,6 +29,7 @@ def run(options: RunOptions, flags: RunFlags) -> None:
 
 
 def _run_steps(plan: Plan, folder: Path, flags: RunFlags) -> None:
+    """Run the steps; print the reports of those that were not up to date, and of the last one."""
     results: dict[str, Any] = {}
     outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
     with resumable(lambda: folder.exists() and any(folder.iterdir()), "finished steps are kept"):
@@ -36,7 +37,7 @@ def _run_steps(plan: Plan, folder: Path, flags: RunFlags) -> None:
             results[name] = done.report.to_dict()
             state = "up to date" if done.reused else "done"
             note(f"{name}: {state} ({done.output})")
-            if not flags.json:
+            if not flags.json and (not done.reused or name == list(plan.steps)[-1]):
                 module(step.command).show(done.report)
     if flags.json:
         print_json(results)

@@ -56,7 +56,6 @@ class Rows:
     inputs: Sequence[str]
     outputs: Sequence[str]
     prompt: Callable[[int], str]  # returns the prompt of row i
-    offsets: Sequence[int]  # of each row, as in ``Table``; different for the answers of a chat
     origins: Sequence[Origin]  # of each row; equal for the answers of a chat
     # The words of the inputs if that column holds lists, else None.
     input_words: Sequence[Words] | None = None
@@ -76,7 +75,6 @@ class Rows:
             self.inputs[rows],
             self.outputs[rows],
             lambda i: self.prompt(first + i),
-            self.offsets[rows],
             self.origins[rows],
             words[0],
             words[1],
@@ -102,10 +100,9 @@ class Rows:
         found = [turn for _, turn in kept]
         texts_of = [turn.input for turn in found], [turn.output for turn in found]
         unwritten = () if source.names("template") else found
-        offsets = _offsets(table, [row for row, _ in kept])
         origins = _origins_of_chats(kept)
         shared = [origins[row] for row, _ in kept]
-        return cls(*texts_of, prompt, offsets, shared, dropped=dropped, turns=unwritten)
+        return cls(*texts_of, prompt, shared, dropped=dropped, turns=unwritten)
 
     @classmethod
     def _texts(cls, source: Source, table: Table) -> "Rows":
@@ -119,11 +116,10 @@ class Rows:
 
         inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
         listed = [_at(table.words(name), kept) for name in names]
-        offsets = _offsets(table, kept)
         left_out = table.length - len(kept)
         found = _origins_of_texts(source, texts)
         origins = [found[row] for row in kept]
-        return cls(inputs, outputs, prompt, offsets, origins, listed[0], listed[1], left_out)
+        return cls(inputs, outputs, prompt, origins, listed[0], listed[1], left_out)
 
 
 def origins_of(source: Source, table: Table) -> dict[int, Origin]:
@@ -152,15 +148,6 @@ def _origins_of_texts(source: Source, texts: Callable[[str], list[str]]) -> dict
     }
 
 
-def _offsets(table: Table, kept: Sequence[int]) -> Sequence[int]:
-    """Return an offset for each entry of ``kept``, which may repeat a row several times."""
-    offsets, first = list[int](), 0
-    for i, row in enumerate(kept):
-        first = i if i == 0 or row != kept[i - 1] else first
-        offsets.append((table.offsets[row] if table.offsets else row) + i - first)
-    return offsets
-
-
 def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...] | None:
     return None if lists is None else tuple(lists[i] for i in kept)
 
@@ -178,14 +165,12 @@ class Corpus:
     listed_outputs: tuple[Words, ...] | None = None
     recognised: str = ""  # how the columns were recognised; empty if the user named them
     end: str | None = None  # the token that ends an output, if a chat template writes one
-    offsets: Sequence[int] = ()  # as in ``Rows``; by default the numbers of the examples
 
     def rows(self) -> Iterator["Rows"]:
         whole = Rows(
             [example.input for example in self.examples],
             self.outputs,
             [example.prompt for example in self.examples].__getitem__,
-            self.offsets or range(len(self.examples)),
             [example.origin for example in self.examples],
             self.listed_inputs,
             self.listed_outputs,
@@ -257,7 +242,6 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         listed_inputs=listed[0],
         listed_outputs=listed[1],
         recognised=how,
-        offsets=tuple(rows.offsets[i] for i in kept),
     )
 
 

@@ -59,7 +59,7 @@ def test_examples_without_an_output_are_not_held_out(capsys):
     empty = [{"input": f"nothing {n}", "output": " "} for n in range(50)]
     write(Path("mine.jsonl"), [*empty, *ROWS[:30]])
     found = done(capsys, "init", "mine.jsonl")
-    assert found["held_out"] == {"train": 24, "validation": 3, "test": 3}
+    assert found["held_out"] == {"train": 16, "validation": 7, "test": 7}
     write(Path("few.jsonl"), [*empty, *ROWS[:19]])
     Path("few").mkdir()
     told = refused(capsys, "init", "few.jsonl", "--recipe", "few/recipe.yaml")

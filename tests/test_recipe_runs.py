@@ -183,3 +183,10 @@ def test_each_step_of_a_recipe_has_progress_of_its_own(capsys, tmp_path, monkeyp
     monkeypatch.setattr(run, "show_progress", watched)
     printed(capsys, *run_of(tmp_path, f"  a: {step}  b: {step}"))
     assert begun == [[], [tmp_path / "out" / "a"]]
+
+
+def test_reports_of_steps_that_are_up_to_date_are_not_printed_again(capsys, tmp_path, tokens):
+    steps = [f"  {name}: {{command: index, tokenizer: {tokens}}}\n" for name in "ab"]
+    first = printed(capsys, *run_of(tmp_path, "".join(steps)))
+    again = printed(capsys, *run_of(tmp_path, "".join(steps)))
+    assert len(again.splitlines()) * 2 == len(first.splitlines())  # the last step's alone

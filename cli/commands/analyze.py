@@ -6,7 +6,7 @@ from typing import Any
 
 from tasc.analysis.entropy import WordStats
 from tasc.analysis.report import TokenReport
-from tasc.benchmark.results.analysis import AnalysisResults
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.benchmark.results.prediction import StepFigures
 from tasc.benchmark.results.search import Costs, Drafting, ServedDrafts, Structured
 from tasc.vocab.search.budget import Point
@@ -40,8 +40,13 @@ def show(found: AnalysisResults) -> None:
     for part, show_part in parts:
         if part:
             show_part(part)
-    say(f"Verdict: {found.verdict.choice}")
-    for reason in found.verdict.reasons:
+    show_verdict(found.verdict)
+
+
+def show_verdict(verdict: Verdict) -> None:
+    """Print a verdict and its reasons."""
+    say(f"Verdict: {verdict.choice}")
+    for reason in verdict.reasons:
         say(f"  {reason}")
 
 

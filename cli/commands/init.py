@@ -7,6 +7,7 @@ from tasc.commands.starter.write import InitOptions, Started, start_recipe
 from .._console import print_json, say
 from .._derive import RunFlags
 from .._progress import show_progress
+from .analyze import show_verdict
 
 
 def run(options: InitOptions, flags: RunFlags) -> None:
@@ -27,8 +28,10 @@ def run(options: InitOptions, flags: RunFlags) -> None:
         say(f"outputs: no schema fits 99% of them: {made.unfit}")
     if made.template is not None:
         say(_prompt(made))
+    if made.verdict:
+        show_verdict(made.verdict)
     say(f"task: {made.task}")
-    say(f"recipe: {made.recipe}")
+    say(f"recipe: {made.recipe}{' (without TASC-ft; its comments put it back)' * made.left_out}")
     say(f"Next: tasc run {made.recipe} --dry-run")
 
 

@@ -12,6 +12,7 @@ from .._command import module, output_folder, resumable
 from .._console import note, print_json, say, table_of
 from .._derive import RunFlags
 from .._progress import show_progress
+from .analyze import show_verdict
 
 
 def run(options: RunOptions, flags: RunFlags) -> None:
@@ -20,12 +21,15 @@ def run(options: RunOptions, flags: RunFlags) -> None:
     plan = read(path, options)
     folder = output_folder(flags, path.stem)
     if options.dry_run:
-        _show_plan(preview(plan, folder), plan.name, flags)
+        with show_progress() as progress:
+            steps = preview(plan, folder, progress)
+        _show_plan(steps, plan.name, flags)
     else:
         _run_steps(plan, folder, flags)
 
 
 def _run_steps(plan: Plan, folder: Path, flags: RunFlags) -> None:
+    """Run the steps; print the reports of those that were not up to date, and of the last one."""
     results: dict[str, Any] = {}
     outcomes = run_recipe(plan, folder, show_progress=show_progress, force=flags.force, tell=note)
     with resumable(lambda: folder.exists() and any(folder.iterdir()), "finished steps are kept"):
@@ -33,7 +37,7 @@ def _run_steps(plan: Plan, folder: Path, flags: RunFlags) -> None:
             results[name] = done.report.to_dict()
             state = "up to date" if done.reused else "done"
             note(f"{name}: {state} ({done.output})")
-            if not flags.json:
+            if not flags.json and (not done.reused or name == list(plan.steps)[-1]):
                 module(step.command).show(done.report)
     if flags.json:
         print_json(results)
@@ -43,10 +47,16 @@ def _show_plan(steps: tuple[PlannedStep, ...], name: str, flags: RunFlags) -> No
     if flags.json:
         print_json([step.model_dump(mode="json") for step in steps])
         return
-    title = f"{name}: the recipe is valid, {len(steps)} steps"
-    table_of(title, steps, _COLUMNS, text_columns=len(_COLUMNS))
+    running = [step for step in steps if step.left_out is None]
+    title = f"{name}: the recipe is valid, {len(running)} steps"
+    table_of(title, running, _COLUMNS, text_columns=len(_COLUMNS))
     if any(step.last_seconds is not None for step in steps):
         say("Last run: duration of the run that wrote the step's folder.")
+    for step in steps:
+        if step.verdict:
+            show_verdict(step.verdict)
+    for line in dict.fromkeys(step.left_out for step in steps if step.left_out):
+        say(line)
 
 
 def _duration(seconds: float | None) -> str:

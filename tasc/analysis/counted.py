@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 from tasc.analysis.entropy import WordStats, describe
 from tasc.analysis.outputs import Distinct
-from tasc.analysis.sample import RowSample, Sample
+from tasc.analysis.sample import Sample
 from tasc.analysis.tokens import TokenStats
 from tasc.backend import CountedWords, WordCounter, merge_counts
 from tasc.backend.base import Int64, UInt8
@@ -65,7 +65,6 @@ class Counted:
     output: CountedSide
     sample: Distinct  # distinct outputs and their counts, chosen by ``Sample``
     hashes: npt.NDArray[np.uint64]  # (D,) of all distinct outputs
-    rows: list[tuple[int, str, str]]  # hash, prompt and output of examples chosen by ``RowSample``
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,6 @@ class Scan:
     # Distinct outputs and their counts, in order of first appearance: all of them, or those with
     # the smallest hashes if there are too many
     sample: Distinct
-    rows: list[tuple[str, str]]  # prompts and outputs of a sample, in random order
 
 
 def merge(
@@ -107,11 +105,10 @@ def merge(
     samples, dropped = sum(part.samples for part in parts), sum(part.dropped for part in parts)
     refuse_empty(stream.source, stream.split, samples, dropped)
     progress("merge counts", 0, 2)
-    sample, some = Sample(), RowSample()
+    sample = Sample()
     for part in parts:
         distinct = zip(part.sample.texts, part.sample.weights.tolist(), strict=True)
         sample.add(dict(distinct), part.hashes)
-        some.take(part.rows)
     size = len(tokenizer.vocabulary()) if tokenizer else 0
     sides = [part.output for part in parts], [part.input for part in parts]
     with scratch() as folder, ThreadPoolExecutor(2) as both:  # merging releases the interpreter
@@ -119,8 +116,7 @@ def merge(
         tokens = both.map(partial(_tokens, samples, n_max, size), sides)
         after, before = (Side(own, *more) for own, more in zip(words, tokens, strict=True))
     progress("merge counts", 2, 2)
-    rows = [(prompt, output) for _, prompt, output in some.kept]
-    return Scan(samples, dropped, len(sample.distinct), before, after, sample.finish(), rows)
+    return Scan(samples, dropped, len(sample.distinct), before, after, sample.finish())
 
 
 def _tokens(
@@ -168,8 +164,6 @@ def save_counted(counted: Counted, folder: Path) -> None:
         **_packed("sample", counted.sample.texts),
         "sample.weights": counted.sample.weights,
         "sample.hashes": counted.hashes,
-        **_packed("rows", [text for row in counted.rows for text in row[1:]]),
-        "rows.hashes": np.array([row[0] for row in counted.rows], np.uint64),
     }
     facts: dict[str, Any] = {"samples": counted.samples, "dropped": counted.dropped}
     for name, side in (("input", counted.input), ("output", counted.output)):
@@ -194,10 +188,7 @@ def load_counted(folder: Path) -> Counted:
             raise ValueError("texts and weights do not fit together")
         samples, dropped = (_number(facts[name]) for name in ("samples", "dropped"))
         before, after = (_side(name, folder, facts[name], arrays) for name in ("input", "output"))
-        texts, chosen = _unpacked("rows", arrays), arrays["rows.hashes"].tolist()
-        rows = list(zip(chosen, texts[::2], texts[1::2], strict=True))
-        hashes = arrays["sample.hashes"]
-        return Counted(samples, dropped, before, after, sample, hashes, rows)
+        return Counted(samples, dropped, before, after, sample, arrays["sample.hashes"])
     except (SafetensorError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise IntegrityError(
             f"{folder / FILE} is damaged ({error}): run the command that made it again"

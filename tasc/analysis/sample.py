@@ -1,4 +1,4 @@
-"""Samples of distinct outputs and of examples, chosen by hash, for predictions."""
+"""A sample of distinct outputs, chosen by hash, for predictions."""
 
 import hashlib
 
@@ -6,11 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tasc.analysis.outputs import Distinct
-from tasc.data.corpus import Rows
 
 Hashes = npt.NDArray[np.uint64]
 SAMPLE = 24_000_000  # characters of distinct outputs in a sample
-ROWS = 400  # examples in a sample, with their prompts
 
 
 class Sample:
@@ -64,33 +62,3 @@ class Sample:
     def finish(self) -> Distinct:
         weights = np.array([count for _, count in self.sampled.values()], np.int64)
         return Distinct(list(self.sampled), weights)
-
-
-class RowSample:
-    """Samples the ROWS examples whose offsets have the smallest hashes.
-
-    ``kept`` has their hashes, prompts and outputs in random order: any first k are a sample.
-    """
-
-    def __init__(self) -> None:
-        self.kept: list[tuple[int, str, str]] = []
-        self.below = np.uint64(2**64 - 1)
-
-    def add(self, rows: Rows) -> None:
-        hashes = _mix(np.array(rows.offsets, np.uint64))
-        few = np.flatnonzero(hashes <= self.below).tolist()
-        self.take([(int(hashes[i]), rows.prompt(i), rows.outputs[i]) for i in few])
-
-    def take(self, kept: list[tuple[int, str, str]]) -> None:
-        """Add examples with their hashes, from the sample of a part."""
-        self.kept = sorted(self.kept + kept)[:ROWS]
-        if len(self.kept) == ROWS:
-            self.below = np.uint64(self.kept[-1][0])
-
-
-def _mix(numbers: Hashes) -> Hashes:
-    """Return a permutation of the 64-bit numbers that looks random (SplitMix64)."""
-    z = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasc.analysis.counted import Counted, CountedSide, Scan, load_counted, merge, save_counted
 from tasc.analysis.options import AnalyzeOptions
-from tasc.analysis.sample import RowSample, Sample
+from tasc.analysis.sample import Sample
 from tasc.backend import WordCounter, write_counts
 from tasc.data.stream import Piece, Stream, pieces
 from tasc.execution.kept import Files, keep
@@ -53,18 +53,17 @@ def count_rows(
     """Count a split, or a part of it; the runs stay in ``folder``."""
     with pool(tokenizer) if tokenizer else nullcontext() as counting:
         inputs, outputs = (_Reading(folder / name, counting) for name in ("input", "output"))
-        sample, some = Sample(), RowSample()
+        sample = Sample()
         samples = dropped = 0
         for rows in stream.rows():
             samples, dropped = samples + len(rows.outputs), dropped + rows.dropped
             inputs.add(rows.inputs, rows.input_words)
             sample.add(outputs.add(rows.outputs, rows.output_words))
-            some.add(rows)
             progress("read", samples, 0)
         inputs.flush()
         sample.add(outputs.flush())
         sides = inputs.finish(), outputs.finish()
-    return Counted(samples, dropped, *sides, sample.finish(), sample.distinct, some.kept)
+    return Counted(samples, dropped, *sides, sample.finish(), sample.distinct)
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def decode_slice(
     left = 60 * options.minutes / options.repeats if options.minutes else math.inf
     samples, length = part.stop - part.start, turn_length(options.batch_size)
     turns = cut(part, length)
-    every = itertools.product(range(options.repeats), turns, range(len(cells)))
+    every = list(itertools.product(range(options.repeats), turns, range(len(cells))))
     unfinished = {(n, i) for n, turn, i in every if (n, turn.start, i) not in measured}
     share(cells)
     warmup = options.warmup if unfinished else 0
@@ -215,7 +215,8 @@ def decode_slice(
     for turn, cell in itertools.product(cut(warm, length), cells):
         progress(f"warm-up, {cell.model.label} with {cell.method.label}", 0, 0)
         decode(cell, cell.prompts, turn, options)
-    done, outputs = 0, options.repeats * samples * len(cells)
+    done = sum(turn.stop - turn.start for n, turn, i in every if (n, turn.start, i) in measured)
+    outputs = options.repeats * samples * len(cells)
     progress("decode", done, outputs)
     order = np.random.default_rng(options.seed)
     for repeat in range(options.repeats):
@@ -230,12 +231,13 @@ def decode_slice(
                 cell, key = cells[i], (repeat, turn.start, i)
                 if key not in measured:
                     measured[key] = decode(cell, cell.prompts, turn, options)
+                    done += turn.stop - turn.start
+                    progress("decode", done, outputs)
                 elif cell.method.learns and (repeat, i) in unfinished:
-                    decode(cell, cell.prompts, turn, options)  # what it learnt, it learns again
+                    progress("decode again, for methods that learn from outputs", done, outputs)
+                    decode(cell, cell.prompts, turn, options)
                 cell.runs[repeat] += measured[key]
                 left -= sum(generation.timeline.total for generation in measured[key])
-                done += turn.stop - turn.start
-                progress("decode", done, outputs)
             if repeat == 0 and left < 0:
                 turns = cut(slice(part.start, turn.stop), length)
                 break

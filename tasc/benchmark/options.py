@@ -64,7 +64,11 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         "one model LABEL#1=PATH, LABEL#2=PATH, …",
     )
     methods: Annotated[
-        tuple[str, ...], Shell("method", default="ar and tasc-spec; with --draft-head ar and mix")
+        tuple[str, ...],
+        Shell(
+            "method",
+            default="ar and tasc-spec, with --draft-head ar and mix; with --choices also choices",
+        ),
     ] = Field(("ar", "tasc-spec"), description=describe())
     corpus_split: CorpusSplit = "train"
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
@@ -148,12 +152,14 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
     def greedy(self) -> Self:
         return self.but(temperature=None, top_k=0, top_p=1.0, verify="sampled")
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_head(cls, given: Any) -> Any:  # noqa: ANN401 - not yet validated
-        if isinstance(given, dict) and given.get("draft_head") and "methods" not in given:
-            return {**given, "methods": ("ar", default_method(head=True))}
-        return given
+    def _with_defaults(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add methods for a draft head, and for labels unless outputs are sampled."""
+        head = bool(given.get("draft_head"))
+        chooses = given.get("choices") and given.get("temperature") is None
+        if "methods" in given or not (head or chooses):
+            return given
+        return given | {"methods": ("ar", default_method(head=head), *["choices"] * bool(chooses))}
 
     @field_validator("metrics")
     @classmethod

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tasc.analysis.counted import Counted
+from tasc.analysis.divided import divide_outputs
 from tasc.analysis.options import AnalyzeOptions
+from tasc.analysis.outputs import Outputs
 from tasc.analysis.report import Analysis
 from tasc.analysis.report import analyze as analyze_texts
 from tasc.analysis.scan import count_pieces
@@ -20,7 +22,7 @@ from tasc.benchmark.forecast.tune import GRID, Simulations, search
 from tasc.benchmark.forecast.verdict import decide
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.benchmark.results.search import Drafting, ServedDrafts, Setting, Structured
-from tasc.commands.context import StepContext
+from tasc.commands.context import StepContext, to_hold_out
 from tasc.data.corpus import Corpus
 from tasc.data.source import Source
 from tasc.data.stream import Stream
@@ -76,9 +78,25 @@ class _Forecast:
     tokenizer: LoadedTokenizer
     cost: CostModel | None
 
+    @cached_property
+    def divided(self) -> tuple[Outputs | None, Corpus | None]:
+        """The outputs to choose from, and the rows to judge the choice on, if there are any."""
+        texts = self.context.texts
+        names, held_out = to_hold_out(texts), texts.corpora.get("held_out")
+        if not names:
+            return self.found.searched, held_out
+        self.context.progress("hold out examples", 0, 0)
+        parts = divide_outputs(texts.stream or texts.corpus, names, self.options.seed)
+        train = Outputs.encode(parts.train, self.tokenizer, self.options.export)
+        return train, held_out or parts.held_out
+
+    @property
+    def train(self) -> Outputs | None:
+        return self.divided[0]
+
     @property
     def held_out(self) -> Corpus | None:
-        return self.context.texts.corpora.get("held_out")
+        return self.divided[1]
 
     @cached_property
     def rows(self) -> EmbeddingCost | None:
@@ -88,8 +106,11 @@ class _Forecast:
     def new_tokens(self) -> Prediction:
         """Predictions for several numbers of new tokens, and the recommended one."""
         searched, texts = self.found.searched, self.held_out.outputs if self.held_out else ()
-        rest = self.options, texts, self.rows, self.context.progress
-        return predict_budgets(searched, self.tokenizer, *rest) if searched else Prediction()
+        if not searched:
+            return Prediction()
+        train = None if self.train is searched else self.train
+        rest = self.options, texts, self.rows, self.context.progress, train
+        return predict_budgets(searched, self.tokenizer, *rest)
 
     def trim(self) -> tuple[TrimPoint, ...]:
         """Predict a smaller vocabulary; nothing for a tokenizer without a model."""
@@ -101,7 +122,9 @@ class _Forecast:
 
     def drafts(self) -> dict[str, Any]:
         """Simulate drafts on held-out outputs: fields of the report, None without any."""
-        simulations = simulations_of(self.found, self.held_out, self.tokenizer, self.cost)
+        train, simulations = self.train, None
+        if train:
+            simulations = simulations_of(train, self.held_out, self.tokenizer, self.cost)
         if simulations is None:
             return {"drafting": None, "serving": None}
         grid = GRID if self.options.grid or self.options.model else {}
@@ -145,14 +168,13 @@ class _Forecast:
 
     def _augmented(self, constraint: Constraint) -> tuple[Simulations, Grammar] | None:
         """Return the simulations and the grammar with the recommended new tokens, if any."""
-        size, searched = self.new_tokens.recommended_size, self.found.searched
-        if not size or not size.budget or not searched:
+        size, train = self.new_tokens.recommended_size, self.train
+        if not size or not size.budget or not train:
             return None
         progress = self.context.progress
-        own = augmented_with(size.budget, searched, self.tokenizer, self.options, progress)
-        once = replace(searched, encoded=own.encode(searched.texts))
-        found = replace(self.found, searched=once)
-        again = simulations_of(found, self.held_out, own, self.cost)
+        own = augmented_with(size.budget, train, self.tokenizer, self.options, progress)
+        known = replace(train, encoded=own.encode(train.texts))
+        again = simulations_of(known, self.held_out, own, self.cost)
         return (again, Grammar(constraint, own, (own.eos_id,))) if again else None
 
 

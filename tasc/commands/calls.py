@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasc.analysis.divided import outputs_by_split
 from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.load_options import LoadOptions
 from tasc.benchmark.options import BenchOptions, TuneOptions, VocabularyOptions
-from tasc.commands.context import StepContext, at_work
+from tasc.commands.context import StepContext, at_work, to_hold_out
 from tasc.data.corpus import Corpus
+from tasc.data.division import TRAIN, VALIDATION
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import InputError
 from tasc.options.references import resolve_model, resolve_tokenizer
@@ -72,12 +74,18 @@ def augment(
     folder = tokenizer_folder(local_folder(options.tokenizer))
     has_model = (folder / CONFIG).is_file()
     with at_work(options, context) as context:
-        held_out = context.texts.corpora.get("held_out")
+        corpus, validation = context.texts.corpus, context.texts.corpora.get("held_out")
+        train, held_out = corpus.outputs, validation.outputs if validation else []
+        if options.wanted == "auto":  # the number is chosen as tasc analyze chooses it
+            missing = to_hold_out(context.texts)
+            parts = outputs_by_split(corpus, missing, options.seed)
+            train, held_out = parts[TRAIN], parts.get(VALIDATION, held_out)
         made = augment(
-            context.texts.corpus,
+            corpus,
             load_tokenizer(options.tokenizer),
             options,
-            held_out=held_out.outputs if held_out else (),
+            train_outputs=train,
+            held_out=held_out,
             rows=embedding_cost(folder),
             model_rows=stated(folder, "vocab_size") if has_model else None,
             progress=context.progress,

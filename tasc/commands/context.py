@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tasc.data.corpus import Corpus
+from tasc.data.corpus import Corpus, splits
+from tasc.data.division import TRAIN, VALIDATION, missing_splits
 from tasc.errors import InputError
 from tasc.files.scratch import scratch
 from tasc.options.command import ModelOptions, StepOptions
@@ -85,6 +86,18 @@ def with_prompts(options: StepOptions, texts: Texts, now: datetime | None = None
 
 def _written(texts: Texts, write: Callable[[Corpus], Corpus]) -> dict[str, Corpus]:
     return {name: write(corpus) for name, corpus in texts.corpora.items()}
+
+
+def to_hold_out(texts: Texts) -> list[str]:
+    """Return the splits to hold out from the main split; none if there is one to validate on.
+
+    Of train, a test is held out too if the data have none, as ``tasc init`` does.
+    """
+    if "held_out" in texts.corpora:
+        return []
+    main = texts.stream or texts.corpus
+    missing = missing_splits(splits(main.source)) if main.split == TRAIN else []
+    return [VALIDATION, *(name for name in missing if name != VALIDATION)]
 
 
 def unwritten(corpus: Corpus) -> Corpus:

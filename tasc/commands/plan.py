@@ -55,7 +55,8 @@ class RunOptions(CommandOptions):
     )
     limit: Positive | None = Field(
         None,
-        description="Maximum number of examples in each step; a lower limit in the recipe stays.",
+        description="Maximum number of examples in each step, except those that choose the number "
+        "of new tokens; a lower limit in the recipe stays.",
     )
     seed: Seed | None = Field(None, description="Seed instead of the recipe's.")
 
@@ -176,7 +177,7 @@ class _Steps:
         data = self.recipe.data if self.recipe else Task(path=f"{BUILTIN}stdlib-tokens")
         seed, asked = self.recipe.seed if self.recipe else 0, self.asked
         changed: dict[str, Any] = {"seed": asked.seed}
-        own, limit = options.get("limit"), asked.limit
+        own, limit = options.get("limit"), None if _chooses(command, options) else asked.limit
         # One that is no number is left to be refused.
         if limit is not None and (own is None or (type(own) is int and own > limit)):
             changed["limit"] = limit
@@ -225,6 +226,11 @@ class _Steps:
         if not alike:
             return None
         return f"{other} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub"
+
+
+def _chooses(command: str, options: dict[str, Any]) -> bool:
+    """Return whether a step chooses the number of new tokens, for which it needs all examples."""
+    return command == "analyze" or (command == "augment" and options.get("new_tokens") == "auto")
 
 
 def _lacking(step: StepOptions, name: str, kind: str) -> str | None:

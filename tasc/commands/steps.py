@@ -8,7 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.pages.write import write_pages
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
+from tasc.commands.advice import LeftOut, advised_against, without
 from tasc.commands.context import StepContext, with_prompts
 from tasc.commands.plan import Plan
 from tasc.commands.registry import STEPS
@@ -23,6 +26,7 @@ from tasc.files.artefact import (
     up_to_date,
     write_json,
 )
+from tasc.files.scratch import scratch
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label, resolve_model
 from tasc.options.texts import Texts, read_texts
@@ -55,6 +59,10 @@ class PlannedStep(Record):
     """The options that the recipe sets, as JSON values."""
     last_seconds: float | None
     """Duration of the run that wrote ``output``, possibly with other options."""
+    verdict: Verdict | None
+    """The verdict of an analysis that can be made now; None for other steps."""
+    left_out: str | None
+    """Why the step will be left out, and how to put it back; None if it will run."""
 
 
 def run_step(
@@ -149,10 +157,11 @@ def names() -> list[str]:
     return sorted(str(path.relative_to(directory()).with_suffix("")) for path in paths)
 
 
-def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
-    """Return the steps of ``plan``. Runs and writes nothing.
+def preview(plan: Plan, output: Path, progress: Progress = silent) -> tuple[PlannedStep, ...]:
+    """Return the steps of ``plan``. Writes nothing, and runs analyses alone.
 
-    Raises InputError if ``tasc run`` would refuse an output, or a local model or tokenizer.
+    An analysis that needs an earlier step's artefact runs only if that is there. Raises InputError
+    if ``tasc run`` would refuse an output, or a local model or tokenizer.
     """
     from tasc.models.load import check_model
 
@@ -163,6 +172,13 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
         for _, kind, path in step.references():
             if kind == "model" and path not in plan.steps and Path(path).exists():
                 check_model(resolve_model(path)[1])  # as the step does before it loads it
+    analyses, left_out = dict[str, AnalysisResults](), dict[str, LeftOut]()
+    for name, step in plan.steps.items():
+        if isinstance(step, AnalyzeOptions) and (made := _analysis(step, plan, output, progress)):
+            analyses[name] = made
+        if against := advised_against(plan, name, analyses):
+            left_out |= dict.fromkeys(against.steps, against)
+    planned = {name: without(step, {*left_out}) or step for name, step in plan.steps.items()}
     return tuple(
         PlannedStep(
             name=name,
@@ -171,9 +187,32 @@ def preview(plan: Plan, output: Path) -> tuple[PlannedStep, ...]:
             output=str(output / name),
             options=step.model_dump(mode="json", include=step.model_fields_set - {"source"}),
             last_seconds=_last_seconds(output / name),
+            verdict=analyses[name].verdict if name in analyses else None,
+            left_out=left_out[name].line if name in left_out else None,
         )
-        for name, step in plan.steps.items()
+        for name, step in planned.items()
     )
+
+
+def _analysis(
+    step: AnalyzeOptions, plan: Plan, output: Path, progress: Progress
+) -> AnalysisResults | None:
+    """Return the results of an analysis; None if a step whose artefact it reads has not run.
+
+    Without the time of a model's forwards, which only a measurement knows.
+    """
+    needed = {name for *_, name in step.references() if name in plan.steps}
+    if any(_last_seconds(output / name) is None for name in needed):
+        return None
+    ready = step.model_copy(update=_resolved(step, plan, output))
+    tokenizer = ready.tokenizer or (ready.model and resolve_model(ready.model)[1])
+    if tokenizer and not Path(tokenizer).exists():  # it is on the Hub
+        return None
+    ready = ready.model_copy(update={"tokenizer": tokenizer, "model": None})
+    with scratch() as folder:
+        context = StepContext(with_prompts(ready, read_texts(ready)), folder, progress=progress)
+        report: AnalysisResults = STEPS[ready.command].function()(ready, context).report
+    return report
 
 
 def _last_seconds(folder: Path) -> float | None:
@@ -195,18 +234,28 @@ def run_recipe(
     """Run the steps of ``plan`` into ``output``/step, and yield each when it is done.
 
     Steps whose inputs and options have not changed are skipped, unless ``force``; a killed step
-    continues from its last checkpoint. ``show_progress`` shows the progress of one step; ``tell``
+    continues from its last checkpoint. Steps that an analysis of the recipe advises against are
+    left out. ``show_progress`` shows the progress of one step; ``tell``
     is as for ``run_step``.
     """
     for name in plan.steps:
         check_output(output / name, force=True)  # all of them, before the first one works
-    for name, config in plan.steps.items():
+    analyses, left_out = dict[str, AnalysisResults](), set[str]()
+    for name, planned in plan.steps.items():
+        if against := advised_against(plan, name, analyses):
+            tell(against.line)
+            left_out.update(against.steps)
+        config = None if name in left_out else without(planned, left_out)
+        if config is None:
+            continue
         ready = config.model_copy(update=_resolved(config, plan, output))
         folder = output / name
         with show_progress() as progress:
             outcome = run_step(
                 ready, folder, force=force, reuse=not force, progress=progress, tell=tell
             )
+        if isinstance(outcome.report, AnalysisResults):
+            analyses[name] = outcome.report
         yield name, ready, outcome
 
 

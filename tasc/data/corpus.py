@@ -9,6 +9,7 @@ from functools import cache, cached_property
 
 from tasc.data import builtin, hub, local
 from tasc.data.chat import Turn, recognised, turns
+from tasc.data.division import Origin
 from tasc.data.source import BUILTIN, Source
 from tasc.data.table import Table
 from tasc.errors import InputError
@@ -30,12 +31,22 @@ class Example:
     prompt: str
     turn: Turn | None = None
     own_output: str | None = None  # before a chat template wrote it; None if none did
+    row: Origin | None = None  # the row that it is from, if that has more than input and output
 
     @property
     def id(self) -> str:
         """First 16 digits of the SHA-256 of input and output, whatever writes the prompt."""
-        output = self.output if self.own_output is None else self.own_output
-        return hashlib.sha256(f"{self.input}\0{output}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self.input}\0{self._unwritten}".encode()).hexdigest()[:16]
+
+    @property
+    def origin(self) -> Origin:
+        """The row that the example is from."""
+        return self.row or Origin(self.input, self._unwritten)
+
+    @property
+    def _unwritten(self) -> str:
+        """The output as the data have it."""
+        return self.output if self.own_output is None else self.own_output
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Rows:
     inputs: Sequence[str]
     outputs: Sequence[str]
     prompt: Callable[[int], str]  # returns the prompt of row i
-    offsets: Sequence[int]  # of each row, as in ``Table``; different for the answers of a chat
+    origins: Sequence[Origin]  # of each row; equal for the answers of a chat
     # The words of the inputs if that column holds lists, else None.
     input_words: Sequence[Words] | None = None
     output_words: Sequence[Words] | None = None  # likewise for the outputs
@@ -64,7 +75,7 @@ class Rows:
             self.inputs[rows],
             self.outputs[rows],
             lambda i: self.prompt(first + i),
-            self.offsets[rows],
+            self.origins[rows],
             words[0],
             words[1],
             dropped,
@@ -89,8 +100,9 @@ class Rows:
         found = [turn for _, turn in kept]
         texts_of = [turn.input for turn in found], [turn.output for turn in found]
         unwritten = () if source.names("template") else found
-        offsets = _offsets(table, [row for row, _ in kept])
-        return cls(*texts_of, prompt, offsets, dropped=dropped, turns=unwritten)
+        origins = _origins_of_chats(kept)
+        shared = [origins[row] for row, _ in kept]
+        return cls(*texts_of, prompt, shared, dropped=dropped, turns=unwritten)
 
     @classmethod
     def _texts(cls, source: Source, table: Table) -> "Rows":
@@ -104,18 +116,36 @@ class Rows:
 
         inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
         listed = [_at(table.words(name), kept) for name in names]
-        offsets = _offsets(table, kept)
         left_out = table.length - len(kept)
-        return cls(inputs, outputs, prompt, offsets, listed[0], listed[1], left_out)
+        found = _origins_of_texts(source, texts)
+        origins = [found[row] for row in kept]
+        return cls(inputs, outputs, prompt, origins, listed[0], listed[1], left_out)
 
 
-def _offsets(table: Table, kept: Sequence[int]) -> Sequence[int]:
-    """Return an offset for each entry of ``kept``, which may repeat a row several times."""
-    offsets, first = list[int](), 0
-    for i, row in enumerate(kept):
-        first = i if i == 0 or row != kept[i - 1] else first
-        offsets.append((table.offsets[row] if table.offsets else row) + i - first)
-    return offsets
+def origins_of(source: Source, table: Table) -> dict[int, Origin]:
+    """Return the origin of each row that has an output, by its number.
+
+    The input of a chat is the text before its last answer. Other rows have the input column and the
+    columns of the template as their input.
+    """
+    if source.chat:
+        return _origins_of_chats(turns(source, table)[0])
+    return _origins_of_texts(source, table.texts)
+
+
+def _origins_of_chats(answers: Sequence[tuple[int, Turn]]) -> dict[int, Origin]:
+    return {row: Origin(turn.input, turn.output) for row, turn in answers}
+
+
+def _origins_of_texts(source: Source, texts: Callable[[str], list[str]]) -> dict[int, Origin]:
+    names = dict.fromkeys((source.input_column, *source.template_columns()))
+    inputs = zip(*map(texts, names), strict=True)
+    rows = zip(inputs, texts(source.output_column), strict=True)
+    return {
+        row: Origin("\0".join(columns), output)
+        for row, (columns, output) in enumerate(rows)
+        if output.strip()
+    }
 
 
 def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...] | None:
@@ -135,14 +165,13 @@ class Corpus:
     listed_outputs: tuple[Words, ...] | None = None
     recognised: str = ""  # how the columns were recognised; empty if the user named them
     end: str | None = None  # the token that ends an output, if a chat template writes one
-    offsets: Sequence[int] = ()  # as in ``Rows``; by default the numbers of the examples
 
     def rows(self) -> Iterator["Rows"]:
         whole = Rows(
             [example.input for example in self.examples],
             self.outputs,
             [example.prompt for example in self.examples].__getitem__,
-            self.offsets or range(len(self.examples)),
+            [example.origin for example in self.examples],
             self.listed_inputs,
             self.listed_outputs,
             turns=[example.turn for example in self.examples if example.turn],
@@ -202,9 +231,7 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     if limit is not None and limit < len(kept):
         kept = sorted(random.Random(seed).sample(kept, limit))
     found = rows.turns or (None,) * len(rows.outputs)
-    examples = tuple(
-        Example(rows.inputs[i], rows.outputs[i], rows.prompt(i), found[i]) for i in kept
-    )
+    examples = tuple(_example(rows, i, found[i]) for i in kept)
     listed = [_at(lists, kept) for lists in (rows.input_words, rows.output_words)]
     return Corpus(
         source=source,
@@ -215,8 +242,13 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
         listed_inputs=listed[0],
         listed_outputs=listed[1],
         recognised=how,
-        offsets=tuple(rows.offsets[i] for i in kept),
     )
+
+
+def _example(rows: Rows, i: int, turn: Turn | None) -> Example:
+    plain = rows.origins[i] == (rows.inputs[i], rows.outputs[i])
+    row = None if plain else rows.origins[i]
+    return Example(rows.inputs[i], rows.outputs[i], rows.prompt(i), turn, row=row)
 
 
 def refuse_empty(source: Source, split: str, samples: int, dropped: int) -> None:

@@ -31,10 +31,6 @@ _SPLIT_FILE = re.compile(
 )
 _OF = re.compile(r"-of-(\d+)")
 
-# An offset has the file's number in its upper bits. Below are the byte of a line, or the number of
-# a row and 16 bits to number the answers of a chat.
-_FILE = 48
-
 Entry = tuple[dict[str, Any], int]  # a row, and the byte offset of its line or its number
 Batch = tuple[dict[str, list[Any]], list[int]]  # columns, and the offset or number of each row
 
@@ -44,7 +40,6 @@ class Span:
     """A file of a split, or its lines that begin in the bytes ``begin`` to ``end``, exclusive."""
 
     path: Path
-    number: int  # of the file in its split
     begin: int = 0
     end: int | None = None
 
@@ -117,8 +112,7 @@ def read_files(source: Source, split: str, files: Sequence[Path]) -> Table:
     parts, names = list(span_tables(source, split, _spans(files), _BATCH)), source.columns()
     columns = {name: [v for part in parts for v in part.columns[name]] for name in names}
     rows = [(part, i) for part in parts for i in range(part.length)]
-    offsets = [offset for part in parts for offset in part.offsets]
-    return Table(split, columns, lambda i: rows[i][0].where(rows[i][1]), offsets)
+    return Table(split, columns, lambda i: rows[i][0].where(rows[i][1]))
 
 
 def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
@@ -128,16 +122,14 @@ def tables(source: Source, split: str, rows: int) -> Iterator[Table]:
 
 
 def _spans(files: Sequence[Path]) -> list[Span]:
-    return [Span(path, i) for i, path in enumerate(files)]
+    return [Span(path) for path in files]
 
 
 def span_tables(source: Source, split: str, spans: Iterable[Span], rows: int) -> Iterator[Table]:
     """Read spans of a split in tables of at most ``rows`` rows."""
     for span in spans:
-        answers = 0 if _by_line(span.path) else 16
         for columns, at in _batches(span, source, rows):
-            offsets = [span.number << _FILE | offset << answers for offset in at]
-            yield Table(split, columns, partial(_where, span.path, at), offsets)
+            yield Table(split, columns, partial(_where, span.path, at))
 
 
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
@@ -163,7 +155,7 @@ def _names(path: Path, separator: str) -> list[str]:
     form = _format(path)
     if form in COLUMN_FORMATS:
         return COLUMN_FORMATS[form].names(path, separator)
-    rows = islice(_entries(Span(path, 0)) if form else iter(()), _BATCH)
+    rows = islice(_entries(Span(path)) if form else iter(()), _BATCH)
     names = dict.fromkeys(next(rows, ({}, 0))[0])
     with suppress(InputError):  # reading the rows reports an invalid later one
         names |= dict.fromkeys(name for row, _ in rows for name in row)

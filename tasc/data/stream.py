@@ -64,7 +64,7 @@ def open_stream(source: Source, split: str, *, limit: int | None = None, seed: i
         return load(source, split, limit=limit, seed=seed)
     source, how = as_recognised(source, split)
     files, name = local.split_files(source.path, split)
-    return FileStream(source, name, tuple(Span(path, i) for i, path in enumerate(files)), how)
+    return FileStream(source, name, tuple(map(Span, files)), how)
 
 
 def pieces(stream: Stream) -> Iterator[Piece]:
@@ -94,6 +94,6 @@ def _between(stream: FileStream, begin: int, end: int) -> FileStream:
         size = span.path.stat().st_size
         low, high = max(begin - at, 0), min(end - at, size)
         if low < high:
-            spans.append(Span(span.path, span.number, low, high))
+            spans.append(Span(span.path, low, high))
         at += size
     return FileStream(stream.source, stream.split, tuple(spans), stream.recognised)

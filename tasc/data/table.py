@@ -22,9 +22,6 @@ class Table:
     split: str  # the split's name
     columns: Mapping[str, Sequence[object]]  # values by column, all of the same length
     where: Callable[[int], str]  # the position of a row, for errors ("FILE:LINE", "FILE: row 3")
-    # A number below 2^63 for each row that increases through the split and does not depend on how
-    # much of it is read. The gaps number the answers of a chat. Empty if splits are read whole.
-    offsets: Sequence[int] = ()
 
     @property
     def length(self) -> int:

@@ -67,11 +67,16 @@ class CommandOptions(Options):
         with as_value_error():
             task = as_task(renamed.get("source"))
         if task is None:
-            return renamed
+            return cls._with_defaults(renamed)
         defaults = task.defaults(cls.model_fields)
         if any(name in renamed for name in CONSTRAINTS):  # another constraint than the task's
             defaults = {n: value for n, value in defaults.items() if n not in CONSTRAINTS}
-        return defaults | renamed | {"source": task.data()}
+        return cls._with_defaults(defaults | renamed | {"source": task.data()})
+
+    @classmethod
+    def _with_defaults(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add default values that depend on other options."""
+        return given
 
     @classmethod
     def _renamed(cls, values: dict[str, Any]) -> dict[str, Any]:

@@ -72,14 +72,17 @@ def augment(
     rows: EmbeddingCost | None = None,
     model_rows: int | None = None,
     progress: Progress = silent,
+    train_outputs: Sequence[str] | None = None,
 ) -> Augmentation:
     """Choose ``options.new_tokens`` tokens for a task's outputs and export them.
 
     Fewer tokens are added if they shorten the outputs as much, if ``min_gain`` ends the search, or
     if no candidates are left after unused tokens are dropped; ``shortfall`` gives the reason. The
-    effect is also measured on the outputs ``held_out``. ``rows`` is the cost of a new row for the
-    model, and ``model_rows`` its number of rows, if the model is known. With ``options.trim``, the
-    base tokenizer first loses the tokens that neither prompts nor outputs need.
+    effect is also measured on the outputs ``held_out``, by which "auto" chooses their number. The
+    tokens are those of ``train_outputs``, by default all of ``corpus``. ``rows`` is the cost of
+    a new row for the model, and ``model_rows`` its number of rows, if the model is known. With
+    ``options.trim``, the base tokenizer first loses the tokens that neither prompts nor outputs of
+    ``corpus`` need.
 
     Raises InputError if there are fewer candidates than tokens requested, if the export does not
     support the tokenizer, or if an output decodes neither to itself nor to the text that the base
@@ -89,7 +92,8 @@ def augment(
     if options.trim:
         progress("choosing the tokens to keep", 0, 0)
         tokenizer, kept, trimmed = _trim(corpus, tokenizer, options, model_rows)
-    outputs = encode_outputs(corpus.outputs, tokenizer, options.export)
+    texts = corpus.outputs if train_outputs is None else train_outputs
+    outputs = encode_outputs(texts, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     name, curve, wanted = corpus.source.path, None, options.wanted
     if wanted:

@@ -23,7 +23,6 @@ def assert_same(one: Any, other: Any) -> None:
     assert one.distinct_outputs == other.distinct_outputs
     assert one.sample.texts == other.sample.texts
     assert np.array_equal(one.sample.weights, other.sample.weights)
-    assert one.rows == other.rows
 
 
 def results_of(report: Any, choice: Any, budgets: Any = ()) -> AnalysisResults:

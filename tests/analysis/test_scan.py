@@ -69,18 +69,6 @@ def test_a_sample_keeps_the_multiplicity_of_what_it_keeps(task, tokenizer, monke
     assert found.distinct_outputs == 33
 
 
-def test_some_rows_are_kept_with_their_prompts_each_as_likely_as_any_other(task, monkeypatch):
-    every = scan(open_stream(Source(str(task), template="<{input}>"), "train")).rows
-    assert len(every) == tasc.analysis.sample.ROWS
-    assert {prompt for prompt, _ in every} == {f"<{text}>" for text, _ in ROWS}
-    monkeypatch.setattr(tasc.analysis.sample, "ROWS", 3000)
-    rows = scan(open_stream(Source(str(task), template="<{input}>"), "train")).rows
-    assert Counter(rows) == Counter((f"<{text}>", output) for text, output in ROWS)
-    assert rows[:400] == every
-    numbers = [ROWS.index((prompt[1:-1], output)) for prompt, output in rows]
-    assert numbers != sorted(numbers)
-
-
 def test_a_faulty_row_is_named_and_empty_splits_are_refused(task, tokenizer):
     task.write_text('{"input": "a", "output": "b"}\n{"input": \n')
     with pytest.raises(InputError, match=r"train\.jsonl:2: invalid JSON"):

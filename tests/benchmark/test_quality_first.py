@@ -325,3 +325,16 @@ def test_the_table_breaks_no_word_on_a_terminal(width, capsys, monkeypatch):
     for word in ("baseline", "tasc-ft-merged", "tasc-spec", "speed-up", "accuracy", "200/200,"):
         assert word in shown
     assert ("nodes/step" in shown) == (width > 90)
+
+
+def test_choosing_among_labels_is_not_judged_by_plain_decoding(capsys):
+    """Decoding writes no label, and the labels are chosen well."""
+    decoded = a_model("base", answers(0, LABELS), 8.0)
+    drafted = a_model("base", answers(0, LABELS), 4.0, method="tasc-spec")
+    chosen = a_model("base", answers(30, LABELS), 2.0, method="choices")
+    case = Situation([decoded, drafted, chosen], references=LABELS)
+    results = results_of(case)
+    (line,) = quality_lines(results)
+    assert "so its speed-up of 2.00× means nothing; with choices, its Exact match is 0.750" in line
+    cards = {card.cell.method: card.useless for card in headlines(results)}
+    assert cards == {"tasc-spec": True, "choices": False}

@@ -165,3 +165,18 @@ def test_a_resumed_bench_has_the_date_of_its_first_run(tmp_path, capsys, monkeyp
         for name in ("out", "new")
     ]
     assert ids[0] == ids[1]
+
+
+def test_the_progress_of_a_resumed_bench_begins_where_it_was(model, tmp_path):
+    split = split_of(TEXTS, TEXTS)
+    options = BenchOptions(methods=METHODS[:2], warmup=0, max_new_tokens=9)
+    measured, calls = Measured(tmp_path, resume=False), list[tuple[str, int, int]]()
+    run(prepare([model], split, split, options), options, measured=measured)
+    for turn in list(measured)[4:]:
+        del measured[turn]
+    cells = prepare([model], split, split, options)
+    run(cells, options, measured, lambda *call: calls.append(call))
+    decoded = [done for what, done, _ in calls if what == "decode"]
+    assert decoded == list(range(4, 2 * len(TEXTS) + 1))
+    again = [what for what, *_ in calls if what.startswith("decode again")]
+    assert len(again) == sum(cells[turn[2]].method.learns for turn in list(measured)[:4])

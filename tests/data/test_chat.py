@@ -117,7 +117,7 @@ def test_an_analysis_counts_what_the_assistant_writes(tmp_path):
     for stream in (open_stream(given, "train"), load(given, "train")):
         found = scan(stream)
         assert (found.samples, found.output.words.words) == (2, 2)
-        assert [output for _, output in found.rows].count("6") == 1
+        assert found.sample.texts.count("6") == 1
     assert open_stream(given, "train").recognised == "chats"
 
 
@@ -254,7 +254,7 @@ def test_a_completion_may_be_excluded(tmp_path):
 def test_an_excluded_answer_enters_no_count(tmp_path):
     given = source(tmp_path, [weighted(weight=0)])
     for stream in (open_stream(given, "train"), load(given, "train")):
-        assert [output for _, output in scan(stream).rows] == ["6"]
+        assert scan(stream).sample.texts == ["6"]
 
 
 @pytest.mark.parametrize(

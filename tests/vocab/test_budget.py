@@ -161,8 +161,8 @@ def test_an_analysis_predicts_what_augment_adds_and_reaches(texts, export, measu
     auto = added(texts, held_out, new_tokens="auto", export=export)
     assert found.recommended_size == auto.report.curve.recommended_size
     if auto.report.rounds == 1:
-        tokens = auto.report.train.tokens
-        steps = [tokens[when] / len(texts) + 1 for when in ("before", "predicted")]
+        judged = auto.report.held_out or auto.report.train
+        steps = [judged.tokens[when] / judged.outputs + 1 for when in ("before", "predicted")]
         assert found.step_ratio == pytest.approx(steps[0] / steps[1])
 
 

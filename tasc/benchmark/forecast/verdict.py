@@ -52,15 +52,15 @@ def decide(
         return Verdict("too little data", (_too_little(report.samples, f"{FEWEST} are needed"),))
     if report.tokens is None:
         return _from_words(report)
-    steps = report.tokens.output.tokens_per_sample + 1
+    steps = new_tokens.steps or report.tokens.output.tokens_per_sample + 1
     if steps < SHORT_STEPS:
-        return Verdict("neither", (_SHORT.format(steps),))
+        return Verdict("neither", (_SHORT.format(steps),), fine_tune=False)
     fine_tune, speculate = _worth(new_tokens.step_ratio), _drafts_pay(drafts)
     choice = _choice(fine_tune, speculate)
     reasons = [_of_fine_tuning(steps, new_tokens, fine_tune), _of_speculation(drafts, speculate)]
     if choice == "both":
         reasons.append(_ON_TOP)
-    return Verdict(choice, tuple(reasons))
+    return Verdict(choice, tuple(reasons), None if new_tokens.refused else fine_tune)
 
 
 def _choice(fine_tune: bool, speculate: bool | None) -> Choice:
@@ -88,8 +88,11 @@ def _drafts_pay(drafts: Trial | None) -> bool | None:
 
 
 def _too_little(outputs: int, why: str) -> str:
-    count = "1 output" if outputs == 1 else f"{outputs} outputs"
-    return f"Too little data to decide: {count}, and {why}."
+    return f"Too little data to decide: {_outputs(outputs)}, and {why}."
+
+
+def _outputs(count: int, kind: str = "") -> str:
+    return f"{count:,} {kind}output{'' if count == 1 else 's'}"
 
 
 def _of_fine_tuning(steps: float, new_tokens: Prediction, worth: bool) -> str:
@@ -98,10 +101,12 @@ def _of_fine_tuning(steps: float, new_tokens: Prediction, worth: bool) -> str:
     size = new_tokens.recommended_size
     if not size or not size.budget:
         return "No n-gram of the outputs is worth a token of its own: TASC-ft does not pay."
+    held_out = new_tokens.held_out
+    judged = f" on {_outputs(held_out, 'held-out ')}" if held_out else ""
     tokens, verb = ("token", "is") if size.budget == 1 else ("tokens", "are")
     return (
         f"{size.budget:,} new {tokens}, the recommended size, {verb} predicted to take "
-        f"{new_tokens.step_ratio:.2f}× fewer decoding steps ({steps:.1f} per output "
+        f"{new_tokens.step_ratio:.2f}× fewer decoding steps{judged} ({steps:.1f} per output "
         "without new tokens, including the end token): TASC-ft "
         f"{'pays' if worth else f'does not pay (below {WORTH_RATIO}×)'}."
     )

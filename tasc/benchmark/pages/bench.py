@@ -59,7 +59,8 @@ class Headline:
 def headlines(results: BenchResults) -> list[Headline]:
     """Return the cells at the top of the page: all but the first, in at most ``_HEADLINES`` cards.
 
-    If there are more, or if a model is useless, only the fastest of its methods.
+    If there are more, or if a model is useless, only the fastest of its methods. A method that
+    chooses among labels has a quality of its own, and is not useless if plain decoding is.
     """
     first = results.cells[0]
     cells = {(cell.model, cell.method): cell for cell in results.cells}
@@ -71,19 +72,21 @@ def headlines(results: BenchResults) -> list[Headline]:
     cards = list[Headline]()
     for model, compared in by_model.items():
         quality = next(iter(results.quality_changes(model)), None)
-        problem = concern(results, model)
+        problem, decodes = concern(results, model), not results.by_model[model][0].chooses
         model_cards = [
             Headline(
                 compared=one,
                 cell=cells[model, one.method],
                 fastest_of=len(compared) if crowded else 1,
                 quality=quality,
-                concern=problem,
+                concern=None if decodes and cells[model, one.method].chooses else problem,
             )
             for one in compared
         ]
-        fastest = max(model_cards, key=lambda card: card.compared.speedup)
-        cards += [fastest] if crowded or fastest.useless else model_cards
+        useless = [card for card in model_cards if card.useless]
+        alike = model_cards if crowded else useless
+        cards += sorted(alike, key=lambda card: card.compared.speedup)[-1:]
+        cards += [card for card in model_cards if card not in alike]
     return cards
 
 

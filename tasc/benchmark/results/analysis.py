@@ -19,6 +19,8 @@ class Verdict:
 
     choice: Choice
     reasons: tuple[str, ...]
+    # Whether TASC-ft pays; None if there is too little data, or no tokenizer to measure it with
+    fine_tune: bool | None = None
 
 
 class AnalysisResults(TaskReport, Report):

@@ -60,19 +60,25 @@ def quality_lines(results: BenchResults) -> tuple[str, ...]:
     """Return a line for each model whose quality comes before its speed-up.
 
     The others are compared with the first model. It has a line only if it has a speed-up itself, or
-    if it is the only one.
+    if it is the only one. A method that chooses among labels has a quality of its own.
     """
     first, lines = results.cells[0], list[str]()
     for model, cells in results.by_model.items():
         problem = concern(results, model)
-        speedups = [cell.speedup(first) for cell in cells if cell is not first]
-        if problem is None or (not speedups and len(results.by_model) > 1):
+        alike = [cell for cell in cells if cell.chooses == cells[0].chooses]
+        speedups = [cell.speedup(first) for cell in alike if cell is not first]
+        if problem is None or (len(cells) == 1 and cells[0] is first and len(results.by_model) > 1):
             continue
         line = f"{model} {problem.text}"
         if speedups and problem.useless:
             line += f", so its speed-up of {max(speedups):.2f}× means nothing"
         elif speedups:
             line += f"; its speed-up is {max(speedups):.2f}×"
+        name = next(name for name, each in results.metrics.items() if each == problem.metric)
+        for cell in cells:
+            if cell not in alike:
+                line += f"; with {cell.method}, its {problem.metric.label} is "
+                line += f"{cell.quality[name]:.3f}"
         lines.append(line)
     return tuple(lines)
 

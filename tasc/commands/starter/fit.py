@@ -44,7 +44,7 @@ class Fit:
     max_length: int = 512
     epochs: float = _EPOCHS
     limit: int | None = None  # training examples; None for all
-    test: int = _TEST  # test examples
+    test: int = _TEST  # most test examples
     minutes: float | None = None  # of decoding them; None for any
 
 
@@ -82,21 +82,23 @@ def within(
     corpus: Corpus,
     validation: int,
     progress: Progress,
+    models: int = 2,
 ) -> Fit:
     """Choose the training and test examples and the epochs that ``hours`` allow on this machine.
 
-    One training step of each kind is measured. The baseline and TASC-ft train on the same number
-    of tokens, for at least two epochs, and are evaluated on ``validation`` examples after each.
-    Decoding stops when the rest is over: outputs may be longer than the references.
-    Raises InputError if the time is too short.
+    One training step of each kind is measured. The ``models``, the baseline and perhaps TASC-ft,
+    train on the same number of tokens, for at least two epochs, and are evaluated on ``validation``
+    examples after each. Decoding stops when the rest is over: outputs may be longer than the
+    references. Raises InputError if the time is too short.
     """
     training, decoding = _measure(made, model, tokenizer, corpus, progress)
     _, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
     tested = float(outputs.mean()) * decoding * _BENCH  # seconds of a test example
     seconds = 3600 * hours * _SPARE
-    test = max(min(made.test, int(seconds * _BENCH_SHARE / tested)), _FEWEST_TESTED)
+    fewest = min(_FEWEST_TESTED, made.test)
+    test = max(min(made.test, int(seconds * _BENCH_SHARE / tested)), fewest)
     # A pass over n examples is n * training, for each model, and the validation's forwards.
-    passes = (seconds - test * tested) / (2 * training)
+    passes = (seconds - test * tested) / (models * training)
     count, validated = len(corpus.examples), _FORWARD * validation
     epochs = min(np.floor(2 * passes / (count + validated)) / 2, _MOST_EPOCHS)
     limit = None
@@ -105,8 +107,8 @@ def within(
         share = passes / _FEWEST_EPOCHS
         limit = int(max(share - validated, share / (1 + _FORWARD * SHARE))) // 50 * 50
         if limit < _FEWEST:
-            fewest = 2 * training * _FEWEST_EPOCHS * (1 + _FORWARD * SHARE) * (_FEWEST + 50)
-            least = max(fewest / (1 - _BENCH_SHARE), fewest + _FEWEST_TESTED * tested) / _SPARE
+            trained = models * training * _FEWEST_EPOCHS * (1 + _FORWARD * SHARE) * (_FEWEST + 50)
+            least = max(trained / (1 - _BENCH_SHARE), trained + fewest * tested) / _SPARE
             raise InputError(
                 f"{hours:g} hours are too short on this machine: a training example takes "
                 f"{training:.2g} s and a test example {tested:.2g} s: give --hours "
@@ -116,7 +118,7 @@ def within(
         validated = min(validated, _FORWARD * SHARE * limit)
         batch = _batch(limit * epochs)
         made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
-    trained = 2 * training * epochs * ((limit or count) + validated)
+    trained = models * training * epochs * ((limit or count) + validated)
     minutes = (seconds - trained) / 60
     return replace(made, epochs=epochs, limit=limit, test=test, minutes=minutes)
 
@@ -126,10 +128,18 @@ def _batch(seen: float) -> int:
     return next((n for n in (32, 16) if seen >= n * _STEPS), 8)
 
 
+def chat_outputs(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> list[str]:
+    """Return the outputs of chats as the tokenizer's chat template writes them, if it has one."""
+    return _applied(corpus, tokenizer).outputs
+
+
 def _written(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
     """Return examples, spread evenly, with the prompts that a chat template writes."""
     every = -(-len(corpus.examples) // _READ) or 1
-    corpus = replace(corpus, examples=corpus.examples[::every])
+    return _applied(replace(corpus, examples=corpus.examples[::every]), tokenizer)
+
+
+def _applied(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
     template = ChatTemplate.of(tokenizer) if tokenizer and corpus.is_chat else None
     return template.apply(corpus) if template else unwritten(corpus)
 

@@ -7,12 +7,17 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, ClassVar
 
 import yaml
 from pydantic import Field, field_validator
 
-from tasc.commands.starter.fit import Fit, fit, within
+from tasc.analysis.options import AnalyzeOptions
+from tasc.benchmark.results.analysis import AnalysisResults, Verdict
+from tasc.commands.advice import SUGGESTED
+from tasc.commands.calls import analyze
+from tasc.commands.starter.fit import Fit, chat_outputs, fit, within
 from tasc.commands.starter.holdout import hold_out
 from tasc.commands.starter.infer import Inferred, infer, unfit
 from tasc.commands.starter.prompts import BARE, ChosenPrompt, TriedPrompt, labelled, written
@@ -39,6 +44,7 @@ from tasc.visible import STEERING, visible_line
 from tasc.vocab.exports.export import supported_export
 
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
+_SHORT_WORDS = "Every output is one short word: TASC-ft has nothing to shorten."
 
 
 class InitOptions(CommandOptions):
@@ -97,6 +103,10 @@ class Started(Report):
     """The prompt template that was chosen; None if the data, the task file or you had one."""
     prompts: tuple[TriedPrompt, ...] = ()
     """The prompts that were tried with the model, the best first."""
+    verdict: Verdict | None = None
+    """The verdict of the recipe's analysis; None without the tokenizer or the data here."""
+    left_out: bool = False
+    """Whether the recipe leaves TASC-ft out: it does not pay, or outputs are one short word."""
 
 
 def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
@@ -135,18 +145,17 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     corpus = _prompted(corpus, prompt)
     data = _data(options, source, folder if held else None, inferred)
     data |= _prompt_keys(source, how, prompt)
-    texts = _texts(options, source, data, how, held_out, corpus, prompt, progress)
+    values = _values(options, source, data, how, held_out, corpus, prompt)
     files = {folder / f"{name}.jsonl": "\n".join(held[name]) + "\n" for name in held}
-    written = [recipe] if task == given else [recipe, task]
-    files |= zip(written, texts, strict=False)
+    files |= {} if task == given else {task: _rendered("task.yaml", values)}
     files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
     try:
-        for file, text in files.items():
-            with writing(file):
-                file.parent.mkdir(exist_ok=True)
-                file.write_text(text, encoding="utf-8")
+        _write(files)
+        found = _analysis(options, task, progress) if here else None
+        values |= _choices(options, source, held_out, corpus, found, progress)
+        _write({recipe: _rendered("recipe.yaml", values)})
     except BaseException:
-        for made in [folder, *files] if held else files:  # none of them existed
+        for made in [folder, *files, recipe] if held else [*files, recipe]:  # none of them existed
             remove(made)
         raise
     return Started(
@@ -160,7 +169,16 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
         unfit=unfit(corpus.outputs) if corpus and not (inferred or source.chat) else "",
         template=prompt.template if prompt else None,
         prompts=prompt.tried if prompt else (),
+        verdict=found.verdict if found else None,
+        left_out=values["left_out"],
     )
+
+
+def _write(files: dict[Path, str]) -> None:
+    for file, text in files.items():
+        with writing(file):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
 
 
 def _source(options: InitOptions) -> tuple[Source, str, list[str]]:
@@ -196,10 +214,13 @@ def _data(
 
 
 def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> Inferred | None:
-    """Infer the labels or the schema of the outputs; never of chats and data on the Hub."""
-    if corpus is None or source.chat:
+    """Infer the labels or the schema of the outputs: of chats labels alone, of the Hub neither."""
+    if corpus is None:
         return None
-    found = infer(corpus.outputs, _name(source), options.seed)
+    outputs = chat_outputs(corpus, _tokenizer(options.model)) if source.chat else corpus.outputs
+    found = infer(outputs, _name(source), options.seed)
+    if source.chat and found is not None and found.option != "choices":
+        return None
     if found is not None:
         _check_free(Path(options.recipe).parent / found.file)
     return found
@@ -277,15 +298,16 @@ def _parameters(model: str | None) -> float:
 
 def _fit(
     options: InitOptions,
-    source: Source,
     corpus: Corpus | None,
-    held_out: dict[str, int],
+    rows: dict[str, int],
+    models: int,
     progress: Progress,
 ) -> Fit:
-    """Choose the options of the steps. ``held_out`` counts the rows of splits to be written."""
+    """Choose the options of the steps of ``models`` trainings. ``rows`` counts those of splits."""
     known = options.model is not None and _parameters(options.model) < math.inf
     tokenizer = load_tokenizer(options.model) if options.model and known else None
     made = fit(_parameters(options.model), tokenizer, corpus)
+    made = replace(made, test=min(made.test, rows.get("test", made.test)))
     if options.hours is None:
         return made
     if tokenizer is None or corpus is None or options.model is None:
@@ -293,10 +315,18 @@ def _fit(
             f"--hours {options.hours:g} measures a model and data on this machine, but got none: "
             "give both as folders, or leave out --hours"
         )
-    rows = held_out.get("validation", 0)
-    if "validation" in splits(source):
-        rows = len(load(source, "validation").examples)
-    return within(made, options.hours, options.model, tokenizer, corpus, min(rows, 1000), progress)
+    validated = min(rows.get("validation", 0), 1000)
+    given = options.hours, options.model, tokenizer, corpus, validated, progress, models
+    return within(made, *given)
+
+
+def _rows(source: Source, held_out: dict[str, int], corpus: Corpus | None) -> dict[str, int]:
+    """Return the rows of the splits that the recipe uses; nothing for data on the Hub."""
+    if held_out or corpus is None:
+        return held_out
+    names = [name for name in ("validation", "test") if name in splits(source)]
+    others = {name: len(load(source, name).examples) for name in names}
+    return {"train": len(corpus.examples)} | others
 
 
 def _name(source: Source) -> str:
@@ -305,7 +335,19 @@ def _name(source: Source) -> str:
     return Path(path).name.partition(".")[0] or "data" if is_local(path) else Path(path).name
 
 
-def _texts(
+def _analysis(options: InitOptions, task: Path, progress: Progress) -> AnalysisResults | None:
+    """Analyse the task as the recipe does; None if the model's tokenizer is not here."""
+    tokenizer = _tokenizer(options.model)
+    if tokenizer is None or options.model is None:
+        return None
+    progress("analyse the outputs", 0, 0)
+    export = supported_export(tokenizer)
+    given = {"tokenizer": options.model, "export": export, "seed": options.seed}
+    found: AnalysisResults = analyze(AnalyzeOptions(source=str(task), **given)).report
+    return found
+
+
+def _values(
     options: InitOptions,
     source: Source,
     data: dict[str, Any],
@@ -313,16 +355,15 @@ def _texts(
     held_out: dict[str, int],
     corpus: Corpus | None,
     prompt: ChosenPrompt | None,
-    progress: Progress,
-) -> list[str]:
-    """Fill in the templates: values as YAML, and texts of comments as one line."""
+) -> dict[str, Any]:
+    """Return the values of the templates: values as YAML, and texts of comments as one line."""
     recipe, given = Path(options.recipe), options.source.written["path"]
     task = given if is_task_file(given) else str(recipe.parent / "task.yaml")
     look = ["tasc", "data", task, "--tokenizer", options.model or f"tasc-out/{recipe.stem}/base"]
     tokenizer, model = _tokenizer(options.model), options.model
     if model and not Path(model).is_absolute() and Path(model).exists():
         model = os.path.relpath(model, recipe.parent)
-    values = {
+    return {
         "look": visible_line(shlex.join(look)),
         "task": _value(os.path.relpath(Path(task).resolve(), recipe.parent.resolve())),
         "path": _value(data["path"]),
@@ -336,17 +377,46 @@ def _texts(
         "model": None if model is None else _value(model),
         "hours": options.hours and f"{options.hours:g} h",
         "validates": "validation" in (held_out or splits(source)),
-        "fit": _fit(options, source, corpus, held_out, progress),
+        "longest": fit(0, tokenizer, corpus).max_new_tokens,
         "chat": source.chat,
         "export": supported_export(tokenizer) if tokenizer else "pretoken",
-        # Whether every output is one short word; never for chats and data on the Hub.
-        "labels": corpus and not source.chat and all(map(_LABEL.fullmatch, corpus.outputs)),
         "seed": options.seed,
     }
-    return [
-        plain_template("tasc.commands.starter", name).render(values)
-        for name in ("recipe.yaml", "task.yaml")
-    ]
+
+
+def _choices(
+    options: InitOptions,
+    source: Source,
+    held_out: dict[str, int],
+    corpus: Corpus | None,
+    found: AnalysisResults | None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Return the values of the recipe that follow from an analysis of the data, if there is one."""
+    advised_against = found is not None and found.verdict.fine_tune is False
+    words = corpus is not None and all(map(_LABEL.fullmatch, corpus.outputs))
+    left_out = advised_against or words
+    size = found.recommended_size.budget if found and found.recommended_size else 0
+    why = found.verdict.reasons[0] if found and advised_against else _SHORT_WORDS
+    rows = _rows(source, held_out, corpus)
+    return {
+        "left_out": left_out,
+        "why": wrap(visible_line(why), 94),
+        "new_tokens": size,
+        "suggested": size or SUGGESTED,
+        "rows": {name: f"{count:,}" for name, count in rows.items()},
+        "counts": rows,
+        "fit": _fit(options, corpus, rows, 1 if left_out else 2, progress),
+    }
+
+
+def _rendered(name: str, values: dict[str, Any]) -> str:
+    return plain_template("tasc.commands.starter", name, commented=_commented).render(values)
+
+
+def _commented(text: str) -> str:
+    """Return the lines of a recipe's step as comments."""
+    return "".join(f"  # {line[2:]}\n" for line in text.splitlines())
 
 
 def _value(value: object) -> str:

@@ -73,6 +73,17 @@ class Curve:
     recommended_size: Point
     price: float
 
+    @property
+    def step_ratio(self) -> float:
+        """Steps per output without new tokens, divided by those at the recommended size.
+
+        The outputs are the held-out ones, or the training outputs if none were held out.
+        """
+        none, best = self.points[0], self.recommended_size
+        if none.held_out_steps is None or best.held_out_steps is None:
+            return none.train_steps / best.train_steps
+        return none.held_out_steps / best.held_out_steps
+
 
 def budget_curve(
     result: MergeResult,

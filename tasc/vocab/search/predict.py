@@ -41,7 +41,9 @@ class Prediction:
 
     budgets: tuple[BudgetPoint, ...] = ()  # empty if the export does not support the tokenizer
     recommended_size: Point | None = None  # of ``--new-tokens auto``; None if no n-gram recurs
-    step_ratio: float = 1.0  # at the recommended size
+    step_ratio: float = 1.0  # at the recommended size, on the held-out outputs if there are any
+    held_out: int = 0  # number of held-out outputs
+    steps: float | None = None  # per training output without new tokens, with the end token
     refused: str | None = None  # why the export does not support the tokenizer
 
 
@@ -52,31 +54,38 @@ def predict_budgets(
     held_out: Sequence[str] = (),
     rows: EmbeddingCost | None = None,
     progress: Progress = silent,
+    train: Outputs | None = None,
 ) -> Prediction:
-    """Predict each of ``options.new_tokens`` and the recommended size from one search.
+    """Predict each of ``options.new_tokens`` and the recommended size.
+
+    ``train`` are the outputs to choose the recommended size from, if they are not all ``outputs``;
+    ``held_out`` are others, to judge it on. Without ``train``, one search predicts both.
 
     ``Refiner.choose`` chooses the tokens, as for ``tasc augment``, which then also drops tokens
     that the saved tokenizer never produces. Budgets that ``tasc augment`` would refuse are replaced
     by the largest one that it accepts, and a budget that adds no more than a smaller one is
     skipped. ``rows`` is the cost of a new row for the model, if the model is known.
     """
-    others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     wanted = _augment_options(options, tokenizer)
+    others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
     try:
         refiner = Refiner(tokenizer, outputs, others, wanted, progress)
     except InputError as error:
         return Prediction(refused=str(error))
-    result = refiner.search_for(max(1, *options.new_tokens), MOST)
+    result = refiner.search_for(max(1, *options.new_tokens), 0 if train else MOST)
     size, grid = len(tokenizer.vocabulary()), list[BudgetPoint]()
     for budget in _accepted(refiner, result, sorted(set(options.new_tokens)), size):
         point = _point(refiner.choose(result, budget), budget, outputs, size)
         if not grid or point.merges != grid[-1].merges:
             grid.append(point)
+    if train:
+        refiner = Refiner(tokenizer, train, others, wanted, progress)
+        result = refiner.search_for(1, MOST)
+    steps = result.tokens_before / (train or outputs).count + 1
     if not result.merges:
-        return Prediction(tuple(grid))
-    best = refiner.curve(result.first(MOST), rows).recommended_size
-    before = result.tokens_before / outputs.count + 1
-    return Prediction(tuple(grid), best, before / best.train_steps)
+        return Prediction(tuple(grid), steps=steps)
+    curve = refiner.curve(result.first(MOST), rows)
+    return Prediction(tuple(grid), curve.recommended_size, curve.step_ratio, len(held_out), steps)
 
 
 def augmented_with(

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasc.errors import InputError
+from tasc.files.cache import cache_folder
 from tasc.models import cost
 from tasc.models.cost import SIZES, measure, measured_cost
 from tasc.models.cost_model import DOUBT, STALE, CostModel
-from tasc.models.folder.disk_cache import cache_folder
 from tasc.models.target import Target
 from tests.pico import build_model
 

@@ -4,6 +4,7 @@ import json
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def test_a_file_gives_the_model_that_was_written(tmp_path, architecture, tied):
     if architecture in {"gemma", "gemma2"} and not tied:
         pytest.skip("llama.cpp has no head of its own for these")
     # What llama.cpp has in its code, or leaves out.
-    assumed = {
+    assumed: dict[str, dict[str, Any]] = {
         "starcoder2": {"sliding_window": None},
         "gemma2": {"query_pre_attn_scalar": 16},
         "gemma3_text": {"query_pre_attn_scalar": 16},

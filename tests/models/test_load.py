@@ -168,8 +168,7 @@ def test_bfloat16_is_not_emulated_in_training_unless_asked_for(
 
 def test_capped_attention_scores_stay_capped_whatever_transformers_chooses(tmp_path, monkeypatch):
     """transformers before 5.21 loads Gemma 2 with sdpa, which has no cap."""
-    cap = {"attn_logit_softcapping": 0.5, "query_pre_attn_scalar": 1}
-    model = pico.build_model("gemma2", **cap)
+    model = pico.build_model("gemma2", attn_logit_softcapping=0.5, query_pre_attn_scalar=1)
     model.save_pretrained(tmp_path)
     monkeypatch.setattr(Gemma2PreTrainedModel, "_supports_sdpa", True)
     ids = torch.arange(20)[None]

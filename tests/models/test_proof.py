@@ -8,8 +8,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen2F
 
 import tasc
 from tasc.errors import UnavailableError
+from tasc.files.cache import cache_folder
 from tasc.models import proof
-from tasc.models.folder import disk_cache
 from tasc.models.proof import prove
 from tasc.models.ragged import Ragged
 from tasc.models.static import StaticTarget
@@ -64,7 +64,7 @@ def test_a_refused_model_is_given_back_and_refused_again():
         with pytest.raises(UnavailableError), target_from_model(model):
             pass
         assert model.config._attn_implementation == own
-    assert not disk_cache.cache_folder().exists(), "only a success is kept"
+    assert not cache_folder().exists(), "only a success is kept"
 
 
 def test_generate_and_custom_generate_refuse_it_before_a_token_is_decoded(tmp_path):
@@ -128,7 +128,7 @@ def test_an_architecture_is_proved_once_for_a_dtype_and_a_kind_of_target(runs, m
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"of": {}}', "\x00"])
 def test_a_damaged_entry_is_proved_anew(runs, monkeypatch, text):
     target_for(build_model("qwen2"))
-    (file,) = disk_cache.cache_folder().iterdir()
+    (file,) = cache_folder().iterdir()
     file.write_text(text)
     monkeypatch.setattr(proof, "_PROVED", {})
     target_for(build_model("qwen2"))

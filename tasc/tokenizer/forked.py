@@ -86,6 +86,7 @@ def _serve(pipe: Connection, work: Callable[[Any], str], memory: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _limit_memory(memory)
+        _close_all_but(pipe.fileno())
         while True:
             argument = json.loads(pipe.recv_bytes())
             try:
@@ -95,6 +96,12 @@ def _serve(pipe: Connection, work: Callable[[Any], str], memory: int) -> None:
             pipe.send_bytes(json.dumps(answer).encode())
     finally:
         os._exit(0)
+
+
+def _close_all_but(handle: int) -> None:
+    """Close what the parent had open, or its locks would last as long as this process."""
+    os.closerange(3, handle)
+    os.closerange(handle + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _limit_memory(more: int) -> None:

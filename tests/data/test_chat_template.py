@@ -1,5 +1,6 @@
 """What a tokenizer's chat template makes of chats, beside ``apply_chat_template`` itself."""
 
+import fcntl
 import gc
 import gzip
 import itertools
@@ -373,6 +374,15 @@ def test_all_chats_together_have_a_limit(tokenizer, monkeypatch):
     chats = (template.write(Turn((USER,), ANSWER)) for _ in range(500))
     with pytest.raises(InputError, match=r"2 s for 9 chats; fix the chat template"):
         list(chats)
+
+
+def test_the_process_of_a_template_holds_no_lock_of_its_parent(tokenizer, tmp_path):
+    with (tmp_path / "locked").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        template = ChatTemplate.of(with_template(tokenizer, CHATML))
+        assert template.write(Turn((USER,), ANSWER))
+    with (tmp_path / "locked").open("w") as second:
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_the_process_of_a_template_ends_with_it(tokenizer):

@@ -32,6 +32,8 @@ def run(options: DataOptions, flags: RunFlags) -> None:
         say(found.recognised)
     if found.chat_template:
         say(f"The chat template of {found.tokenizer} writes the prompts.")
+    for note in found.chat_notes:
+        say(note)
     for sample in found.samples:
         _show(sample, found)
     _lengths(found)

@@ -81,6 +81,8 @@ class DataReport(Report):
     """How unnamed columns were recognised; empty if the columns were named."""
     chat_template: bool
     """Whether the tokenizer's chat template wrote the prompts."""
+    chat_notes: tuple[str, ...] = ()
+    """Lines on what the chat template does to the chats, such as writing the date."""
     examples: int
     dropped: int
     """Skipped, as their output is empty."""
@@ -117,7 +119,8 @@ def inspect_data(options: DataOptions) -> DataReport:
         0
     """
     texts = read_texts(options)
-    corpus = with_prompts(options, texts).corpus
+    written = with_prompts(options, texts)
+    corpus = written.corpus
     tokenizer = load_tokenizer(options.tokenizer).ending(corpus.end)
     prompts = np.diff(tokenizer.encode(corpus.prompts).offsets)
     encoded = tokenizer.encode(corpus.outputs)
@@ -134,6 +137,7 @@ def inspect_data(options: DataOptions) -> DataReport:
         tokenizer=tokenizer.path,
         recognised=texts.recognised,
         chat_template=texts.corpus.is_chat,
+        chat_notes=written.chat_notes,
         examples=len(corpus.examples),
         dropped=corpus.dropped,
         end=tokenizer.tokenizer.id_to_token(tokenizer.eos_id),

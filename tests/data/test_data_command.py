@@ -116,6 +116,12 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, tokenizer, c
     assert f"The chat template of {folder} writes the prompts." in out
     assert "<|im_end|>│\\n\n    <|im_start|>│" in out
     assert "4│<|im_end|>" in out
+    assert inspected(task, folder).chat_notes == ()
+    trims = CHATML.replace("{{ m.content }}", "{{ m.content | trim }}")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": trims}))
+    spaced = source(tmp_path, [{"messages": [USER, {**ANSWER, "content": "4\n"}]}]).path
+    out = printed(capsys, "data", spaced, "--tokenizer", folder)
+    assert "the template's text is learnt: 1 of train" in out
     said = "choose a tokenizer with one, or pass --template"
     assert said in refused(capsys, "data", task, "--tokenizer", tokenizer.path)
 

@@ -55,6 +55,7 @@ def test_the_lowest_releases_that_were_run_are_the_bounds(rows):
 def test_a_row_has_the_releases_the_counts_and_the_tests_that_failed(tmp_path, monkeypatch, capsys):
     (tmp_path / "test_three.py").write_text(FILE)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(versions, "PLACE", tmp_path)
     monkeypatch.setattr(versions, "make", lambda name, environment: Path(sys.executable))
     monkeypatch.setattr("sys.argv", ["", "--workers", "0", "--only", "lowest", "test_three.py"])
     assert versions.main() == 1
@@ -78,7 +79,7 @@ def test_an_environment_resolves_the_dependencies_before_the_tools_of_the_tests(
     assert resolved[resolved.index("--resolution") + 1] == "highest"
     assert str(tmp_path / "newest-3.13-resolved.txt") in resolved
     assert str(tmp_path / "newest-3.13-resolved.txt") in installed
-    assert product[-2:] == ["-e", "."]
+    assert product[-2:] == ["-e", str(ROOT)]
     wanted = (tmp_path / "newest-3.13-wanted.txt").read_text()
     tools = (tmp_path / "newest-3.13-tools.txt").read_text()
     assert "transformers>=" in wanted

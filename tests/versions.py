@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tests import runs
 
-PLACE = Path("build/versions")
+ROOT = Path(__file__).parents[1]
+PLACE = ROOT / "build" / "versions"
 SHOWN = ("torch", "transformers", "tokenizers", "peft", "datasets", "numpy")
 # Lossless decoding, the commands from start to end, tokenizers, exports, training and data.
 TESTS = (
@@ -88,7 +89,7 @@ def make(name: str, environment: Environment) -> Path:
     python = folder / "bin" / "python"
     if not python.exists():
         _uv("venv", "--python", environment.python, str(folder))
-    project = tomllib.loads(Path("pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = _write(name, "wanted", [*project["project"]["dependencies"], *environment.also])
     resolved = PLACE / f"{name}-resolved.txt"
     _uv(
@@ -98,7 +99,7 @@ def make(name: str, environment: Environment) -> Path:
     tools = _write(name, "tools", project["dependency-groups"]["dev"])
     _uv("pip", "install", "--python", str(python), "-r", str(resolved), "-r", str(tools))
     build = ("--no-deps", "--no-build-isolation", f"-Cbuild-dir={PLACE / name}-native")
-    _uv("pip", "install", "--python", str(python), *build, "-e", ".")
+    _uv("pip", "install", "--python", str(python), *build, "-e", str(ROOT))
     return python
 
 

@@ -102,8 +102,8 @@ def test_words_alone_go_on_with_a_tokenizer_and_too_little_data_with_nothing(
     few = ("analyze", "two.jsonl", "--tokenizer", make_tokenizer(tmp_path / "tokenizer"))
     out = printed(capsys, *few, "--output", "few")
     assert "Next: " not in out
-    assert "too few" in out
-    assert "<td>too few outputs</td>" in (tmp_path / "few/analysis.html").read_text()
+    assert "Too little data to decide: 2 outputs, and 10 are needed." in out
+    assert "Too little data to decide" in (tmp_path / "few/analysis.html").read_text()
 
 
 def test_the_verdict_judges_the_recommended_size_that_is_shown(capsys, tmp_path, task):

@@ -166,7 +166,7 @@ def test_settings_of_generate_apply_with_any_draft(case, text, size, tokenizer):
     target, _, head = case("llama")
     stated = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3, "min_new_tokens": 9}
     with target.untouched() as model:
-        outputs = [continued(model, prompt, NEW_TOKENS, **stated) for prompt in PROMPTS]
+        outputs = [continued(model, p, NEW_TOKENS, eos_token_id=0, **stated) for p in PROMPTS]
     settings, method = GenerationSettings.of(stated), parse(text)
     more = {"draft_head": head}
     factory = method.prepare(resources_of(target, tokenizer, misleading(outputs), **more))

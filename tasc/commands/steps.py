@@ -26,6 +26,7 @@ from tasc.files.artefact import (
     up_to_date,
     write_json,
 )
+from tasc.files.packaged import is_here
 from tasc.files.scratch import scratch
 from tasc.options.command import StepOptions
 from tasc.options.references import join, parse_label, resolve_model
@@ -206,7 +207,7 @@ def _analysis(
         return None
     ready = step.model_copy(update=_resolved(step, plan, output))
     tokenizer = ready.tokenizer or (ready.model and resolve_model(ready.model)[1])
-    if tokenizer and not Path(tokenizer).exists():  # it is on the Hub
+    if tokenizer and not is_here(tokenizer):  # it is on the Hub, or its package is missing
         return None
     ready = ready.model_copy(update={"tokenizer": tokenizer, "model": None})
     with scratch() as folder:

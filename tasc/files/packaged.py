@@ -52,6 +52,16 @@ def gguf_file(path: str) -> Path | None:
     return file if file.suffix == ".gguf" and file.is_file() else None
 
 
+def is_here(path: str) -> bool:
+    """Return whether a model is on this machine: a folder, a file, or an installed package.
+
+    False for an id on the Hub, whether its files are in the Hub's cache or not.
+    """
+    if path in PACKAGED and not Path(path).exists():
+        return all(_inside(package, file) for package, file in PACKAGED[path].parts)
+    return Path(path).expanduser().exists()
+
+
 @cache
 def _installed(name: str) -> Path:
     """Return the checked file of a packaged model, without importing its packages.

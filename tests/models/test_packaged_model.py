@@ -4,6 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from tasc.commands.starter.write import InitOptions, start_recipe
 from tasc.errors import IntegrityError, UnavailableError
 from tasc.files import packaged
 from tasc.models.load import load_model
@@ -47,6 +48,25 @@ def test_a_packaged_model_is_loaded_by_its_name_without_running_its_package(
     make_base(tmp_path / "elsewhere/pico", "qwen2")
     monkeypatch.chdir(tmp_path / "elsewhere")  # a folder of that name comes first
     assert load_model("pico").config.model_type == "qwen2"
+
+
+def test_a_packaged_model_is_on_this_machine_where_all_its_parts_are(tmp_path, monkeypatch):
+    packaged_model(tmp_path, monkeypatch, parts=2)
+    assert packaged.is_here("pico")
+    assert not packaged.is_here("OWNER/pico")
+    (tmp_path / "site/pico_model1/pico.gguf").unlink()
+    assert not packaged.is_here("pico")
+    make_base(tmp_path / "elsewhere/pico", "qwen2")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert packaged.is_here("pico")
+
+
+def test_init_analyses_the_data_with_the_tokenizer_of_a_packaged_model(tmp_path, monkeypatch):
+    packaged_model(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "task.jsonl", ROWS)
+    started = start_recipe(InitOptions(source="task.jsonl", model="pico"))
+    assert started.verdict is not None
 
 
 @pytest.mark.parametrize("parts", [1, 3])

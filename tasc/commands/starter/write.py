@@ -29,6 +29,7 @@ from tasc.data.table import Table
 from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.files.folders import remove
+from tasc.files.packaged import is_here
 from tasc.models.folder.fetch import local_folder
 from tasc.models.folder.files import elements, tensor_shapes, weight_files
 from tasc.options.command import CommandOptions
@@ -151,8 +152,8 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     files |= {recipe.parent / inferred.file: inferred.text} if inferred else {}
     try:
         _write(files)
-        found = _analysis(options, task, progress) if here else None
-        values |= _choices(options, source, held_out, corpus, found, progress)
+        analysis = _analysis(options, task, progress) if here else None
+        values |= _choices(options, source, held_out, corpus, analysis, progress)
         _write({recipe: _rendered("recipe.yaml", values)})
     except BaseException:
         for made in [folder, *files, recipe] if held else [*files, recipe]:  # none of them existed
@@ -169,7 +170,7 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
         unfit=unfit(corpus.outputs) if corpus and not (inferred or source.chat) else "",
         template=prompt.template if prompt else None,
         prompts=prompt.tried if prompt else (),
-        verdict=found.verdict if found else None,
+        verdict=analysis.verdict if analysis else None,
         left_out=values["left_out"],
     )
 
@@ -218,12 +219,12 @@ def _inferred(options: InitOptions, source: Source, corpus: Corpus | None) -> In
     if corpus is None:
         return None
     outputs = chat_outputs(corpus, _tokenizer(options.model)) if source.chat else corpus.outputs
-    found = infer(outputs, _name(source), options.seed)
-    if source.chat and found is not None and found.option != "choices":
+    inferred = infer(outputs, _name(source), options.seed)
+    if source.chat and inferred is not None and inferred.option != "choices":
         return None
-    if found is not None:
-        _check_free(Path(options.recipe).parent / found.file)
-    return found
+    if inferred is not None:
+        _check_free(Path(options.recipe).parent / inferred.file)
+    return inferred
 
 
 def _prompt(
@@ -282,7 +283,7 @@ def _check_free(path: Path, advice: str = "a recipe in another folder with --rec
 
 def _tokenizer(model: str | None) -> LoadedTokenizer | None:
     """Return a model's tokenizer; None without a model, and for one on the Hub."""
-    return load_tokenizer(model) if model and Path(model).exists() else None
+    return load_tokenizer(model) if model and is_here(model) else None
 
 
 def _parameters(model: str | None) -> float:
@@ -306,18 +307,19 @@ def _fit(
     """Choose the options of the steps of ``models`` trainings. ``rows`` counts those of splits."""
     known = options.model is not None and _parameters(options.model) < math.inf
     tokenizer = load_tokenizer(options.model) if options.model and known else None
-    made = fit(_parameters(options.model), tokenizer, corpus)
-    made = replace(made, test=min(made.test, rows.get("test", made.test)))
+    chosen = fit(_parameters(options.model), tokenizer, corpus)
+    chosen = replace(chosen, test=min(chosen.test, rows.get("test", chosen.test)))
     if options.hours is None:
-        return made
+        return chosen
     if tokenizer is None or corpus is None or options.model is None:
         raise InputError(
             f"--hours {options.hours:g} measures a model and data on this machine, but got none: "
             "give both as folders, or leave out --hours"
         )
     validated = min(rows.get("validation", 0), 1000)
-    given = options.hours, options.model, tokenizer, corpus, validated, progress, models
-    return within(made, *given)
+    return within(
+        chosen, options.hours, options.model, tokenizer, corpus, validated, progress, models
+    )
 
 
 def _rows(source: Source, held_out: dict[str, int], corpus: Corpus | None) -> dict[str, int]:
@@ -341,10 +343,14 @@ def _analysis(options: InitOptions, task: Path, progress: Progress) -> AnalysisR
     if tokenizer is None or options.model is None:
         return None
     progress("analyse the outputs", 0, 0)
-    export = supported_export(tokenizer)
-    given = {"tokenizer": options.model, "export": export, "seed": options.seed}
-    found: AnalysisResults = analyze(AnalyzeOptions(source=str(task), **given)).report
-    return found
+    asked = AnalyzeOptions(
+        source=str(task),
+        tokenizer=options.model,
+        export=supported_export(tokenizer),
+        seed=options.seed,
+    )
+    analysis: AnalysisResults = analyze(asked).report
+    return analysis
 
 
 def _values(
@@ -389,15 +395,15 @@ def _choices(
     source: Source,
     held_out: dict[str, int],
     corpus: Corpus | None,
-    found: AnalysisResults | None,
+    analysis: AnalysisResults | None,
     progress: Progress,
 ) -> dict[str, Any]:
     """Return the values of the recipe that follow from an analysis of the data, if there is one."""
-    advised_against = found is not None and found.verdict.fine_tune is False
+    advised_against = analysis is not None and analysis.verdict.fine_tune is False
     words = corpus is not None and all(map(_LABEL.fullmatch, corpus.outputs))
     left_out = advised_against or words
-    size = found.recommended_size.budget if found and found.recommended_size else 0
-    why = found.verdict.reasons[0] if found and advised_against else _SHORT_WORDS
+    size = analysis.recommended_size.budget if analysis and analysis.recommended_size else 0
+    why = analysis.verdict.reasons[0] if analysis and advised_against else _SHORT_WORDS
     rows = _rows(source, held_out, corpus)
     return {
         "left_out": left_out,

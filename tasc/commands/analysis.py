@@ -105,12 +105,20 @@ class _Forecast:
     @cached_property
     def new_tokens(self) -> Prediction:
         """Predictions for several numbers of new tokens, and the recommended one."""
-        searched, texts = self.found.searched, self.held_out.outputs if self.held_out else ()
+        searched = self.found.searched
         if not searched:
             return Prediction()
+        held_out = self.held_out.outputs if self.held_out else ()
         train = None if self.train is searched else self.train
-        rest = self.options, texts, self.rows, self.context.progress, train
-        return predict_budgets(searched, self.tokenizer, *rest)
+        return predict_budgets(
+            searched,
+            self.tokenizer,
+            self.options,
+            held_out,
+            self.rows,
+            self.context.progress,
+            train,
+        )
 
     def trim(self) -> tuple[TrimPoint, ...]:
         """Predict a smaller vocabulary; nothing for a tokenizer without a model."""
@@ -172,10 +180,12 @@ class _Forecast:
         if not size or not size.budget or not train:
             return None
         progress = self.context.progress
-        own = augmented_with(size.budget, train, self.tokenizer, self.options, progress)
-        known = replace(train, encoded=own.encode(train.texts))
-        again = simulations_of(known, self.held_out, own, self.cost)
-        return (again, Grammar(constraint, own, (own.eos_id,))) if again else None
+        augmented = augmented_with(size.budget, train, self.tokenizer, self.options, progress)
+        outputs = replace(train, encoded=augmented.encode(train.texts))
+        simulations = simulations_of(outputs, self.held_out, augmented, self.cost)
+        if simulations is None:
+            return None
+        return simulations, Grammar(constraint, augmented, (augmented.eos_id,))
 
 
 def _analyzed(

@@ -117,8 +117,8 @@ class Rows:
         inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
         listed = [_at(table.words(name), kept) for name in names]
         left_out = table.length - len(kept)
-        found = _origins_of_texts(source, texts)
-        origins = [found[row] for row in kept]
+        origin_of = _origins_of_texts(source, texts)
+        origins = [origin_of[row] for row in kept]
         return cls(inputs, outputs, prompt, origins, listed[0], listed[1], left_out)
 
 

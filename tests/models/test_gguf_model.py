@@ -98,6 +98,44 @@ def test_a_file_gives_the_model_that_was_written(tmp_path, architecture, tied):
         assert first.tolist() == second.tolist()
 
 
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
+PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "shape"),
+    [
+        ("llama", {"rope_parameters": LINEAR}),
+        (
+            "gemma3_text",
+            {
+                "query_pre_attn_scalar": 16,
+                "num_hidden_layers": 6,
+                "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+                "rope_parameters": {"sliding_attention": PLAIN, "full_attention": LINEAR},
+            },
+        ),
+        (
+            "phi3",
+            {
+                "rope_parameters": LONG | {"rope_theta": 1e4},
+                "original_max_position_embeddings": 16,
+            },
+        ),
+    ],
+)
+def test_scaled_rotary_positions_stay_scaled(tmp_path, architecture, shape):
+    folder, file = exported(tmp_path, architecture, **shape)
+    ours, theirs = load_model(str(file)), load_model(str(folder))
+    ids = torch.arange(1, 40)[None]
+    torch.testing.assert_close(ours(ids).logits, theirs(ids).logits, rtol=1e-5, atol=1e-5)
+    scaled = theirs.config.rope_parameters
+    factor = (scaled.get("full_attention") or scaled).get("rope_type")
+    loaded = ours.config.rope_parameters
+    assert (loaded.get("full_attention") or loaded)["rope_type"] == factor != "default"
+
+
 @pytest.mark.parametrize(("weights", "dtype"), [("bf16", torch.bfloat16), ("f16", torch.float32)])
 def test_half_precision_keeps_its_values(tmp_path, weights, dtype):
     folder, file = exported(tmp_path, "llama", weights)

@@ -288,6 +288,8 @@ class Architecture:
     whole: Mapping[str, str] = field(default_factory=lambda: _WHOLE)  # parts of the model
     paired: bool = False  # queries and keys are reordered for rotary positions in pairs
     norms_plus_one: bool = False  # norms of weight 1 + w are stored as 1 + w
+    rope_types: frozenset[str] = frozenset({"none", "linear"})  # as files name them
+    partial_rope: bool = False  # a part of each head may be rotated
 
 
 # By llama.cpp's names.
@@ -302,10 +304,15 @@ ARCHITECTURES = {
     ),
     "granite": Architecture("granite", "GraniteForCausalLM", _granite, paired=True),
     "lfm2": Architecture("lfm2", "Lfm2ForCausalLM", _lfm2, _LFM2, _LFM2_WHOLE),
-    "phi3": Architecture("phi3", "Phi3ForCausalLM", _phi3, _PHI3),
+    "phi3": Architecture(
+        "phi3",
+        "Phi3ForCausalLM",
+        _phi3,
+        _PHI3,
+        rope_types=frozenset({"none", "longrope"}),
+        partial_rope=True,
+    ),
     "smollm3": Architecture("smollm3", "SmolLM3ForCausalLM", _smollm3, paired=True),
     "starcoder2": Architecture("starcoder2", "Starcoder2ForCausalLM", _starcoder2, _STARCODER2),
 }
 FACTORS = frozenset({ROPE_FACTORS, _LONG, _SHORT})  # tensors that become settings
-SCALED = {"phi3": {"none", "longrope"}}  # kinds of rotary positions, where not plain or linear
-PARTIAL = {"phi3"}  # may rotate a part of each head

@@ -23,8 +23,6 @@ from tasc.models.folder.files import CONFIG, INDEX
 from tasc.models.folder.gguf_architectures import (
     ARCHITECTURES,
     FACTORS,
-    PARTIAL,
-    SCALED,
     Fields,
 )
 from tasc.models.folder.gguf_tensors import USE_FOLDER, library, tensor_info, tensor_values
@@ -135,12 +133,14 @@ class _Model:
         """Raise InputError for a part that would be ignored."""
         fields, size = self.fields, self.sizes["head_dim"]
         scaling = fields.get("rope.scaling.type", str, "none")
-        whole = fields.kind in PARTIAL or fields.get("rope.dimension_count", int, size) == size
+        architecture = self.architecture
+        rotated = fields.get("rope.dimension_count", int, size)
         for what, present in {
             "experts": fields.get("expert_count", int, 0) > 0,
-            f"rotary positions of type {scaling!r:.60}": scaling
-            not in SCALED.get(fields.kind, {"none", "linear"}),
-            "rotary positions in a part of each head": not whole,
+            f"rotary positions of type {scaling!r:.60}": scaling not in architecture.rope_types,
+            "rotary positions in a part of each head": not (
+                rotated == size or architecture.partial_rope
+            ),
             "attention to later tokens": not fields.get("attention.causal", bool, True),
         }.items():
             if present:

@@ -22,7 +22,7 @@ class LeftOut:
 
     @property
     def line(self) -> str:
-        """What is left out, why, and the line to put it back."""
+        """The steps left out, the reason, and the line that puts them back."""
         return (
             f"left out: {', '.join(self.steps)}. {self.reason} To run them all the same, write "
             f"`new_tokens: {self.new_tokens}` in the step {self.steps[0]}."

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+
 from tasc.data.chat import Turn
 from tasc.data.corpus import Corpus, Example
 from tasc.data.foreign import one_line, text_of
@@ -68,8 +71,9 @@ class ChatTemplate:
         self.source, self._path = source, tokenizer.path
         self._now = now or datetime.now()
         with self._as_input_error():
+            # Templates see the special tokens, and no vocabulary, which takes seconds to copy.
             self._writer = PreTrainedTokenizerFast(
-                tokenizer_object=tokenizer.tokenizer,
+                tokenizer_object=Tokenizer(BPE()),
                 chat_template=source,
                 **tokenizer.named_tokens(_CONFIG),
             )

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer
 from tasc.data.chat import Turn
 from tasc.errors import InputError
 from tasc.tokenizer import chat, forked
-from tasc.tokenizer.chat import ChatTemplate
+from tasc.tokenizer.chat import ChatTemplate, source_of
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.training.core.batch import encode_examples
 from tasc.training.folder import save_tokenizer
@@ -213,13 +213,12 @@ OPEN, EMPTY = "<think>\n", "<think>\n\n</think>\n\n"
 
 
 @pytest.mark.parametrize("added", [OPEN, EMPTY, "<think></think>", "tasc-", "[THINK]", " 4"])
-def test_what_a_template_adds_to_prompts_alone_stays_in_the_prompt(tmp_path, qwen, added):
+def test_what_a_template_adds_to_prompts_alone_stays_in_the_prompt(tmp_path, qwen, theirs, added):
     changed = thinking(qwen, added)
     corpus = written(tmp_path, [[USER, ANSWER, USER, ANSWER]], changed)
-    save_tokenizer(changed, tmp_path / "theirs")
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    own = {"chat_template": source_of(changed), "tokenize": False}
     for prompt, before in zip(corpus.prompts, ([USER], [USER, ANSWER, USER]), strict=True):
-        expected = theirs.apply_chat_template(before, add_generation_prompt=True, tokenize=False)
+        expected = theirs.apply_chat_template(before, add_generation_prompt=True, **own)
         assert prompt == expected
         assert prompt.endswith(added)
     assert (corpus.outputs, corpus.end) == (["4", "4"], "<|im_end|>")

@@ -1,14 +1,18 @@
 """Prompts, corpora and resources that tests of methods share."""
 
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from tasc.decoding.core.generation import Generation
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources
+from tasc.models.packed import pack
 
 
 def random_prompts(*lengths: int, seed: int = 0) -> list[np.ndarray]:
@@ -23,9 +27,17 @@ def misleading(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [*outputs, *outputs, *(rng.permutation(o).astype(np.int32) for o in outputs)]
 
 
+@cache
+def as_draft(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy with packed layers, as a bench decodes draft models."""
+    copied = deepcopy(model)
+    pack(copied)
+    return copied
+
+
 def resources_of(target, tokenizer, corpus: Sequence[np.ndarray] = (), **given: Any) -> Resources:
-    """Return what any method may need; the draft model is the target's own."""
-    draft = None if target.chains_only else DraftSource(tokenizer, target.model)
+    """Return what any method may need; the draft model is a copy of the target's own."""
+    draft = None if target.chains_only else DraftSource(tokenizer, as_draft(target.model))
     own: dict[str, Any] = {"target": target, "tokenizer": tokenizer, "draft": draft}
     return Resources(corpus, 0, **own | given)
 

@@ -270,6 +270,46 @@ def test_outputs_of_the_hub_are_the_text_of_its_files(repository, kind):
         assert [e.input for e in corpus.examples] == ["test 0", "test 1", "test 2"]
 
 
+CARD = """---
+dataset_info:
+  features:
+  - name: input
+    dtype: string
+  - name: output
+    dtype:
+      class_label:
+        names:
+          '0': 'no'
+          '1': 'yes'
+---
+"""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_labels_of_the_hub_have_the_names_that_datasets_gives_them(repository, monkeypatch, kind):
+    """The card of a data set may name the labels of CSV files."""
+    import datasets
+
+    label = datasets.ClassLabel(names=["no", "yes"])
+    features = datasets.Features({"input": datasets.Value("string"), "output": label})
+    rows = [{"input": str(i), "output": i % 2} for i in range(3)]
+    made = datasets.Dataset.from_list(rows, features=features)
+    repository.mkdir()
+    (repository / "README.md").write_text(CARD if kind == "csv" else "")
+    file = str(repository / f"train.{kind}")
+    made.to_csv(file) if kind == "csv" else made.to_parquet(file)
+    read_folder, cache = datasets.load_dataset, str(repository.parent / "cache")
+
+    def load_folder(*_, split):
+        return read_folder(str(repository), split=split, cache_dir=cache)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_folder)
+    found = load_folder(split="train")
+    assert found["output"] == [0, 1, 0]
+    expected = [found.features["output"].int2str(value) for value in found["output"]]
+    assert load(Source("some/one"), "train").outputs == expected == ["no", "yes", "no"]
+
+
 def test_chats_of_the_hub_are_recognised(repository):
     chat = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
     write(repository / "train.jsonl", jsonl([{"messages": chat}]))

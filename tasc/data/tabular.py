@@ -208,7 +208,11 @@ def _conversion(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an 
         of_item = _conversion(kind.item_type)
         if of_item is not None:
             return lambda row: row and {key: of_item(value) for key, value in row.items()}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    is_list = (
+        *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+        *(pa.types.is_list_view, pa.types.is_large_list_view),
+    )
+    if any(fits(kind) for fits in is_list):
         convert = _conversion(kind.value_type)
         if convert is not None:
             return lambda values: None if values is None else [convert(value) for value in values]

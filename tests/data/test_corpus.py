@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -120,6 +120,8 @@ def test_scalars_become_text_and_unused_columns_may_hold_anything(tmp_path):
     assert pairs(source(tmp_path, rows).path) == [("7", "1.5"), ("", "true")]
     as_parquet([{"input": date(2026, 1, 2), "output": Decimal("1.50")}], tmp_path / "t.parquet")
     assert pairs(tmp_path / "t.parquet") == [("2026-01-02", "1.50")]
+    as_parquet([{"input": time(3, 4, 5), "output": "x"}], tmp_path / "t.parquet")
+    assert pairs(tmp_path / "t.parquet") == [("03:04:05", "x")]
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16"])
@@ -129,6 +131,8 @@ def test_short_floats_have_the_digits_that_json_has(tmp_path, kind, suffix):
     numbers = pa.array(np.array(written, kind))
     objects = pa.StructArray.from_arrays([numbers], ["share"])
     lists = pa.ListArray.from_arrays(range(6), objects)
+    if suffix == "arrow":  # Parquet has one kind of lists
+        lists = pa.ListViewArray.from_arrays(range(5), [1] * 5, objects)
     table = pa.table({"input": numbers, "output": ["a"] * 5, "rows": lists})
     path = tmp_path / f"t.{suffix}"
     (pq.write_table if suffix == "parquet" else feather.write_feather)(table, str(path))

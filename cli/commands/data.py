@@ -28,8 +28,8 @@ def run(options: DataOptions, flags: RunFlags) -> None:
     if flags.json:
         print_json(found.to_dict())
         return
-    if found.recognised:
-        say(found.recognised)
+    for line in filter(None, (found.recognised, found.unread_marks)):
+        say(line)
     if found.chat_template:
         say(f"The chat template of {found.tokenizer} writes the prompts.")
     for note in found.chat_notes:

@@ -80,8 +80,9 @@ def with_prompts(options: StepOptions, texts: Texts, now: datetime | None = None
     if template is None:
         return texts
     corpora = _written(texts, template.apply)
-    notes = filter(None, [template.date_note, template.spacing_note(corpora.values())])
-    return replace(texts, corpora=corpora, chat_notes=tuple(notes))
+    notes = [template.date_note, template.spacing_note(corpora.values())]
+    notes.append(template.unread_note(texts.corpora.values()))
+    return replace(texts, corpora=corpora, chat_notes=tuple(filter(None, notes)))
 
 
 def _written(texts: Texts, write: Callable[[Corpus], Corpus]) -> dict[str, Corpus]:

@@ -79,6 +79,8 @@ class DataReport(Report):
     tokenizer: str
     recognised: str
     """How unnamed columns were recognised; empty if the columns were named."""
+    unread_marks: str = ""
+    """A line on columns that may be marks of learnt rows and are not read."""
     chat_template: bool
     """Whether the tokenizer's chat template wrote the prompts."""
     chat_notes: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ def inspect_data(options: DataOptions) -> DataReport:
         split=corpus.split,
         tokenizer=tokenizer.path,
         recognised=texts.recognised,
+        unread_marks=texts.unread_marks,
         chat_template=texts.corpus.is_chat,
         chat_notes=written.chat_notes,
         examples=len(corpus.examples),

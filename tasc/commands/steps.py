@@ -80,8 +80,8 @@ def run_step(
 
     ``resume`` continues a killed run of the very same step from its last checkpoint; "only" refuses
     if the checkpoints belong to another step. ``tell`` receives a line on how unnamed columns are
-    read, a line on skipped examples, and lines if the chat template writes the date or changes the
-    white space of answers.
+    read, lines on columns and examples that are not, and lines if the chat template writes the
+    date, changes the white space of answers, or does not read keys of messages.
     """
     check_kept(output, _read(options))
     texts = read_texts(options)
@@ -90,7 +90,7 @@ def run_step(
         return Outcome(output, command.read_report(output / options.spec.result_file), reused=True)
     insist = resume == "only"
     with create(output, step, force=force or reuse, seed=options.seed, insist=insist) as workspace:
-        for line in filter(None, (texts.recognised, texts.left_out)):
+        for line in filter(None, (texts.recognised, texts.unread_marks, texts.left_out)):
             tell(line)
         texts = with_prompts(options, texts, datetime.fromtimestamp(workspace.began))
         for line in texts.chat_notes:

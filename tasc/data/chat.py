@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tasc.data.marks import MarkError, is_about_learning, is_learnt, is_null
 from tasc.data.message import (
     ADVICE,
     SYSTEM,
@@ -53,6 +54,15 @@ def recognised(
     ``names`` are the existing columns; ``first`` returns a column's value in the first row. Also
     returns a description of the format, empty for the default columns.
     """
+    source, form = _of_format(source, names, first)
+    used = {*source.columns()}
+    marks = tuple(name for name in names if name not in used and is_about_learning(name))
+    return replace(source, mark_columns=marks), form
+
+
+def _of_format(
+    source: Source, names: Collection[str], first: Callable[[str], object]
+) -> tuple[Source, str]:
     has = set(names).issuperset
     if has(["instruction", "output"]) and not source.names("template"):
         if has(["input"]):
@@ -86,10 +96,10 @@ def _chats(source: Source, before: str, after: str, names: Collection[str]) -> S
 def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
     """Return the turns with text of a table of chats, each with the number of its row.
 
-    A chat's first message is never a turn, nor is an answer whose marks exclude it, such as
-    ``"weight": 0``. If there are prompt and completion columns, only the completion has turns. Also
-    returns the number dropped: turns without text, and rows without turns. Raises InputError if a
-    row is not a chat.
+    A chat's first message is never a turn, nor is an answer that its marks or those of its row
+    exclude, such as ``"weight": 0``. If there are prompt and completion columns, only the
+    completion has turns. Also returns the number dropped: turns without text, and rows without
+    turns. Raises InputError if a row is not a chat.
     """
     rows = list(_rows(source, table))
     kept = [turn for row in rows for turn in row if turn[1].output.strip()]
@@ -105,7 +115,8 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
         said = [one for part in parts for one in part]
         begin = max(1, len(parts[0]) if len(parts) > 1 else 0)
         tools = _Cell(table, source.tools_column, row).tools() if source.tools_column else None
-        answers = [i for i in range(begin, len(said)) if said[i].learnt]
+        learnt = _row_is_learnt(source, table, row)
+        answers = [i for i in range(begin, len(said)) if said[i].learnt and learnt]
         if len(answers) > _MOST_ANSWERS:
             raise InputError(
                 f"{table.where(row)}: a chat with {len(answers):,} answers, and each is an example "
@@ -113,6 +124,16 @@ def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
             )
         messages = [one.message for one in said]
         yield [(row, Turn(tuple(messages[:i]), messages[i], tools)) for i in answers]
+
+
+def _row_is_learnt(source: Source, table: Table, row: int) -> bool:
+    marks = {name: table.columns[name][row] for name in source.mark_columns}
+    try:
+        return is_learnt({k: v for k, v in marks.items() if not is_null(v) and v != ""})
+    except MarkError as error:
+        raise InputError(
+            f"{table.where(row)}: the row {error}; rename a column of another meaning"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -142,7 +163,7 @@ class _Cell:
     def _message(self, item: Mapping[str, Any]) -> Said:
         try:
             said = read_message(item, self._text)
-        except MessageError as error:
+        except (MarkError, MessageError) as error:
             raise self.error(f"a message in {self.column!r} {error}") from None
         except RecursionError:
             raise self.error(f"column {self.column!r} is nested too deeply: flatten it") from None

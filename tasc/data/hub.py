@@ -5,13 +5,13 @@ Their CSV and JSON files are read as local ones are: `datasets` guesses types, s
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from tasc.data import local
+from tasc.data import class_labels, local
 from tasc.data.foreign import one_line
 from tasc.data.quiet import quiet_datasets
 from tasc.data.source import Source
@@ -43,9 +43,10 @@ def read(source: Source, split: str) -> Table:
     if files := _text_files(source, path, split):
         return local.read_files(source, split, files)
     table = _load(source, path, split)
-    check_columns(f"{source.path} ({split})", table.column_names, source.columns())
-    columns = {name: list(table[name]) for name in source.columns()}
-    return Table(split, columns, lambda position: f"{source.path} ({split}): row {position + 1}")
+    where = f"{source.path} ({split})"
+    check_columns(where, table.column_names, source.columns())
+    columns = {name: _named(table, name, table[name], where) for name in source.columns()}
+    return Table(split, columns, lambda position: f"{where}: row {position + 1}")
 
 
 def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]]:
@@ -54,7 +55,17 @@ def peek(source: Source, split: str) -> tuple[list[str], Callable[[str], object]
     if files := _text_files(source, path, split):
         return local.peek_files(source, split, files)
     table = _load(source, path, split)
-    return list(table.column_names), lambda name: table[0][name] if len(table) else None
+
+    def first(name: str) -> object:
+        return next(iter(_named(table, name, table[:1][name], source.path)), None)
+
+    return list(table.column_names), first
+
+
+def _named(table: Any, name: str, values: Sequence[Any], where: str) -> list[Any]:  # noqa: ANN401
+    """Return values of a column, with names in the place of class labels."""
+    convert = class_labels.of_features(table.features.to_dict(), where).get(name)
+    return list(values) if convert is None else list(map(convert, values))
 
 
 def _found(source: Source, split: str) -> tuple[str, str]:
@@ -78,6 +89,9 @@ def _text_files(source: Source, path: str, split: str) -> list[Path]:
     config, default = vars(builder.config), vars(type(builder.config)())
     if any(config[name] != default.get(name) for name in config.keys() - _FREE):
         return []  # the data set states how its files are read
+    features = builder.info.features
+    if features and class_labels.of_features(features.to_dict(), source.path):
+        return []  # its card names the labels
     names = [str(name) for name in builder.config.data_files[split]]
     if not all(local.has_format(name) and _is_known(name) for name in names):
         return []

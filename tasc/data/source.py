@@ -34,6 +34,8 @@ class Source:
     chat: bool = False  # whether the columns hold messages; each answer becomes an example
     tools_column: str | None = None  # of a chat: the functions that the assistant may call
     system_column: str | None = None  # of a chat: the system prompt before the messages
+    # Columns whose names are about learning: marks of the row of a chat, and otherwise not read.
+    mark_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -72,8 +74,9 @@ class Source:
         return tuple(dict.fromkeys((*wanted, *self.optional_columns())))
 
     def optional_columns(self) -> tuple[str, ...]:
-        """Return the columns that a row may lack: tools and system prompt of a chat."""
-        return tuple(name for name in (self.tools_column, self.system_column) if name)
+        """Return the columns that a row may lack: tools, system prompt and marks of a chat."""
+        marks = self.mark_columns if self.chat else ()
+        return tuple(name for name in (self.tools_column, self.system_column, *marks) if name)
 
     def template_columns(self) -> tuple[str, ...]:
         names = (name for _, name, _ in template_parts(self.template))

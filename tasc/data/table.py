@@ -5,12 +5,12 @@ import math
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 
 from tasc.errors import InputError
 
-_SCALARS = (str, int, float, bool, Decimal, date)  # the last two from Parquet files
+_SCALARS = (str, int, float, bool, Decimal, date, time)  # the last three from Parquet files
 _SHOWN = 20  # columns listed in an error
 VALIDATION_NAMES = ("validation", "valid", "val", "dev")
 

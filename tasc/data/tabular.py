@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tasc.data import class_labels
 from tasc.data.foreign import one_line
 from tasc.data.lines import LONGEST, bytes_lines, text_lines
 from tasc.data.source import AUTO, SEPARATORS
@@ -65,9 +66,11 @@ def parquet_columns(
 ) -> Iterator[Columns]:
     """Yield columns of a Parquet file, ``size`` rows at a time; InputError as for CSV."""
     with _parquet(path) as file:
-        _check_names(path, file.schema_arrow.names, columns)
+        schema = file.schema_arrow
+        _check_names(path, schema.names, columns)
+        convert = class_labels.of_metadata(schema.metadata, str(path))
         for batch in file.iter_batches(size, columns=list(columns)):
-            yield {name: _values(batch.column(name)) for name in columns}
+            yield {name: _values(batch.column(name), convert.get(name)) for name in columns}
 
 
 def arrow_columns(
@@ -76,12 +79,13 @@ def arrow_columns(
     """Yield columns of an Arrow IPC file, a stream or a Feather file; InputError as for CSV."""
     with _arrow(path) as (schema, batches):
         _check_names(path, schema.names, columns)
+        convert = class_labels.of_metadata(schema.metadata, str(path))
         for batch in batches:
             chosen = batch.select(list(columns))
             chosen.validate(full=True)  # Arrow's reader trusts offsets in the file
             for start in range(0, chosen.num_rows, size):
                 part = chosen.slice(start, size)
-                yield {name: _values(part.column(name)) for name in columns}
+                yield {name: _values(part.column(name), convert.get(name)) for name in columns}
 
 
 def csv_names(path: Path, separator: str) -> list[str]:
@@ -151,13 +155,18 @@ def _as_input_error(path: Path, form: str) -> Iterator[None]:
         ) from None
 
 
-def _values(array: Any) -> list[Any]:  # noqa: ANN401 - an Arrow array
-    """Return the values of an array; JSON within it is parsed, except whole lists and objects."""
+def _values(
+    array: Any,  # noqa: ANN401 - an Arrow array
+    names: class_labels.Convert | None,
+) -> list[Any]:
+    """Return the values of an array; JSON within it is parsed, except whole lists and objects.
+
+    ``names`` puts names in the place of class labels, if there are any.
+    """
     values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
-    if _is_json(array.type):
-        return [_scalar(value) for value in values]
-    convert = _conversion(array.type)
-    return values if convert is None else [convert(value) for value in values]
+    convert = _scalar if _is_json(array.type) else _conversion(array.type)
+    values = values if convert is None else list(map(convert, values))
+    return values if names is None else list(map(names, values))
 
 
 def _scalar(text: str | None) -> Any:  # noqa: ANN401 - a JSON value
@@ -199,7 +208,11 @@ def _conversion(kind: Any) -> Callable[[Any], Any] | None:  # noqa: ANN401 - an 
         of_item = _conversion(kind.item_type)
         if of_item is not None:
             return lambda row: row and {key: of_item(value) for key, value in row.items()}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    is_list = (
+        *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+        *(pa.types.is_list_view, pa.types.is_large_list_view),
+    )
+    if any(fits(kind) for fits in is_list):
         convert = _conversion(kind.value_type)
         if convert is not None:
             return lambda values: None if values is None else [convert(value) for value in values]

@@ -12,6 +12,7 @@ from tasc.options.command import StepOptions
 
 MAIN = "main"
 SHARE = 1 / 4  # of --limit: the most examples of another split that is read in part
+_MOST_NAMES = 8  # columns in a line
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,19 @@ class Texts:
         )
 
     @property
+    def unread_marks(self) -> str:
+        """The columns that may be marks of learnt rows and are not read, in a line, or nothing."""
+        read = self.stream or self.corpora.get(MAIN)
+        if read is None or read.source.chat or not read.source.mark_columns:
+            return ""
+        names, more = read.source.mark_columns[:_MOST_NAMES], read.source.mark_columns[_MOST_NAMES:]
+        listed = ", ".join(map(repr, names)) + (f" and {len(more)} more" if more else "")
+        return (
+            f"{read.source.path}: marks of rows are read beside chats only, so every row is learnt "
+            f"whatever these columns contain: {listed}"
+        )
+
+    @property
     def left_out(self) -> str:
         """The numbers of examples without an output, in a line; empty if there are none.
 
@@ -48,8 +62,11 @@ class Texts:
         if not read:
             return ""
         counts = " and ".join(f"{corpus.dropped:,} of {name}" for name, corpus in read.items())
-        path = next(iter(read.values())).source.path
-        return f"{path}: skipped examples with an empty output: {counts}"
+        source = next(iter(read.values())).source
+        what = "examples with an empty output"
+        if source.chat:
+            what = "answers without text, and chats without an answer to learn"
+        return f"{source.path}: skipped {what}: {counts}"
 
     @property
     def fingerprint(self) -> str:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tasc.schema.keywords import Schema, is_of_type, is_size, references, resolved, types_of
+from tasc.schema.keywords import (
+    Schema,
+    effective,
+    is_of_type,
+    is_size,
+    references,
+    resolved,
+    types_of,
+)
 from tasc.schema.layout import Layout
 from tasc.schema.pattern import UnsupportedError, expression
 from tasc.schema.spelling import (
@@ -65,8 +73,9 @@ def grammar_of(schema: Schema, layout: Layout, options: Mapping[str, Any] | None
     Keys come in the order of ``properties``. ``options`` are llguidance's, for parts that it reads.
     Raises UnwritableError for such a part with arrays or objects if the layout has an indent.
     """
-    rules = _Rules(schema, layout, dict(options or {}))
     try:
+        schema = effective(schema)
+        rules = _Rules(schema, layout, dict(options or {}))
         start = rules.value(schema, 0)
     except (UnsupportedError, NeverError, RecursionError, *_MALFORMED) as error:
         rules = _Rules(schema, layout, dict(options or {}))

@@ -6,6 +6,31 @@ from typing import Any
 from tasc.schema.pattern import UnsupportedError
 
 Schema = Mapping[str, Any]
+# Keywords without an effect with these values, which schema writers state nevertheless.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "uniqueItems": (False,),
+    "minProperties": (0,),
+    "not": (False,),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "propertyNames"), (True, {})),
+    **dict.fromkeys(("patternProperties", "dependentSchemas", "dependentRequired"), ({},)),
+}
+# Keywords without an effect unless the schema has one of others.
+_NEEDS = {
+    **dict.fromkeys(("then", "else"), ("if",)),
+    "if": ("then", "else"),
+    **dict.fromkeys(("minContains", "maxContains"), ("contains",)),
+}
+# Keywords without an effect on values of other types.
+_ONLY_OF = {
+    **dict.fromkeys(("uniqueItems", "unevaluatedItems", "contains"), "array"),
+    **dict.fromkeys(("minContains", "maxContains"), "array"),
+    **dict.fromkeys(("minProperties", "maxProperties", "unevaluatedProperties"), "object"),
+    **dict.fromkeys(("patternProperties", "propertyNames"), "object"),
+    **dict.fromkeys(("dependentSchemas", "dependentRequired"), "object"),
+}
+_OF_SCHEMAS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_SCHEMAS = ("anyOf", "allOf", "oneOf", "prefixItems")
+_A_SCHEMA = ("items", "additionalProperties", "contains", "not", "if", "then", "else")
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _ALL = ("null", "boolean", "number", "string", "array", "object")
 
@@ -35,6 +60,35 @@ def is_size(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return value == int(value) >= 0
+
+
+def effective(schema: Any) -> Any:  # noqa: ANN401 - a schema, or a malformed one
+    """Return a schema without keywords that have no effect, such as ``"uniqueItems": false``."""
+    if not isinstance(schema, Mapping):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if _has_no_effect(key, value, schema):
+            continue
+        found[key] = value
+        if key in _A_SCHEMA:
+            found[key] = effective(value)
+        elif key in _SCHEMAS and isinstance(value, list):
+            found[key] = [effective(part) for part in value]
+        elif key in _OF_SCHEMAS and isinstance(value, Mapping):
+            found[key] = {name: effective(part) for name, part in value.items()}
+    return found
+
+
+def _has_no_effect(key: str, value: object, schema: Schema) -> bool:
+    neutral = _NEUTRAL.get(key, ())
+    if any(type(value) is type(plain) and value == plain for plain in neutral):
+        return True
+    if key in _NEEDS and not any(other in schema for other in _NEEDS[key]):
+        return True
+    kinds = schema.get("type")
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    return key in _ONLY_OF and isinstance(kinds, list) and _ONLY_OF[key] not in kinds
 
 
 def references(schema: object) -> list[str]:

@@ -1,6 +1,7 @@
 """A tokenizer's chat template, with limits on its time and memory."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from tokenizers.models import BPE
 from tasc.data.chat import Turn
 from tasc.data.corpus import Corpus, Example
 from tasc.data.foreign import one_line, text_of
-from tasc.data.message import CALLS, Message
+from tasc.data.message import CALLS, FORMAT, Message
 from tasc.errors import InputError
 from tasc.tokenizer.forked import Forked
 from tasc.tokenizer.loaded import LoadedTokenizer
@@ -25,6 +26,7 @@ _OPENING = re.compile(r"<[^<>]+>|\[[^][]+\]")  # a tag such as <think>
 _PIECES = re.compile(rf"({_OPENING.pattern})")  # templates change the white space beside tags
 _SECONDS = 10.0  # per chat
 _LONGEST = 4 << 20  # characters of a chat, which is encoded as one text
+_MOST_KEYS = 8  # of messages, in a line
 _MEMORY = 1 << 30  # bytes per chat
 _ADVICE = "fix the chat template, or pass --template '{input}\\n'"
 
@@ -116,6 +118,30 @@ class ChatTemplate:
             f"{self._path}: the chat template changes the white space at the ends or beside tags "
             f"of answers, and the template's text is learnt: {changed}"
         )
+
+    def unread_note(self, corpora: Iterable[Corpus]) -> str:
+        """Return a line on keys of messages that the template does not read; empty without any.
+
+        It reads a key that its text contains, or that changes what it writes for the first chat.
+        ``corpora`` are not yet written.
+        """
+        counts, turns = _further_keys(corpora)
+        unread = [key for key, turn in turns.items() if not self._reads(key, turn)]
+        if not unread:
+            return ""
+        listed = ", ".join(f"{key!r:.40} ({counts[key]:,} messages)" for key in unread[:_MOST_KEYS])
+        more = f" and {len(unread) - _MOST_KEYS} more" if len(unread) > _MOST_KEYS else ""
+        return (
+            f"{self._path}: the chat template does not read these keys of messages, so they have "
+            f"no effect: {listed}{more}"
+        )
+
+    def _reads(self, key: str, turn: Turn) -> bool:
+        if re.search(rf"(?<!\w){re.escape(key)}(?!\w)", str(self.source)):
+            return True
+        messages = [*turn.before, turn.answer]
+        without = [{k: v for k, v in each.items() if k != key} for each in messages]
+        return self._write(messages, turn.tools) != self._write(without, turn.tools)
 
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.
@@ -221,6 +247,20 @@ def source_of(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
         return text_of(tokenizer.files[_FILE], f"{tokenizer.path}: {_FILE}")
     stated = (tokenizer.config(name).get("chat_template") for name in (_OLD, _CONFIG))
     return next((text for text in stated if isinstance(text, str | list)), None)
+
+
+def _further_keys(corpora: Iterable[Corpus]) -> tuple[Counter[str], dict[str, Turn]]:
+    """Return how many messages have each key that is not of the format, and a turn with it."""
+    counts, turns, seen = Counter[str](), dict[str, Turn](), set[int]()
+    given = (example.turn for corpus in corpora for example in corpus.examples)
+    for turn in (turn for turn in given if turn):
+        for message in (*turn.before, turn.answer):
+            if id(message) not in seen:  # the turns of a chat share its messages
+                seen.add(id(message))
+                for key in (key for key in message if key not in FORMAT):
+                    counts[key] += 1
+                    turns.setdefault(key, turn)
+    return counts, turns
 
 
 def _said(answer: Message) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.campaign import faults, oracles, servers, verdict
+from tests.campaign import checkpoints, faults, oracles, servers, verdict
 from tests.campaign.commands import Undisturbed
 from tests.campaign.process import prepare, run
 from tests.campaign.seeds import Seeds
@@ -20,7 +20,10 @@ HOSTILE = (
 )
 DISTURBED = {"killed": 3, "starved": 3, "together": 1, "stopped": 3}  # two runs or more in a case
 # Parts of a campaign's runs.
-ORACLES = (oracles.lossless, oracles.formats, oracles.documents, oracles.tables)
+ORACLES = (
+    *(oracles.lossless, oracles.formats, oracles.documents, oracles.tables),
+    *(checkpoints.settings, checkpoints.heads),
+)
 PARTS = {**dict.fromkeys(HOSTILE, 4), **DISTURBED, "load": 2, "judge": 1}
 PARTS |= {oracle.__name__: 1 for oracle in ORACLES}
 Case = Callable[[Random, Path], tuple[str, list[str]]]

@@ -19,7 +19,8 @@ MEMORY = 256 << 20  # bytes that data from elsewhere may take
 _CHOICE = re.compile(r",? (?:or|and|then|first),? ")
 _QUOTED = re.compile(r"\{[^{}]*\}|(?<!\w)'[^']*'|\"[^\"]*\"|`[^`]*`")
 # What a recipe prints before the step that fails, and a command on columns that it recognised.
-_STEP = re.compile(r".+: ((done|up to date) \(|read as [\w ]+ \(|skipped examples with )")
+_SAID = r"(done|up to date) \(|read as [\w ]+ \(|skipped (examples|answers) with|marks of rows are "
+_STEP = re.compile(f".+: ({_SAID})")
 _PROGRESS = re.compile(r"(?!error: ).*, \d+ s")  # a line now and then while it works
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
 

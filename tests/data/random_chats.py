@@ -49,7 +49,11 @@ _VALUES: dict[str, Callable[[Random], Any]] = {
     "y": lambda rng: rng.choice(WORDS),
 }
 ARGUMENTS = ("city", "count", "share", "sure", "tags", "rows", "place")
-WEIGHTS = (None, 0, 0, 1)
+# Marks of an answer or a row, and whether it is learnt.
+MARKS: tuple[tuple[dict[str, Any], bool], ...] = (
+    *(({}, True), ({"weight": None}, True), ({"weight": 1}, True), ({"masked": False}, True)),
+    *(({"weight": 0}, False), ({"masked": True}, False)),
+)
 
 
 def chats(count: int, seed: int) -> list[Chat]:
@@ -60,13 +64,14 @@ def chats(count: int, seed: int) -> list[Chat]:
 
 def _first(rng: Random) -> Chat:
     answer = {
-        **_said("assistant", "Sunny.", reasoning_content="sun", weight=1),
+        **_said("assistant", "Sunny.", reasoning_content="sun", weight=1, masked=False),
         "tool_calls": [_call({key: _full(rng, key) for key in ARGUMENTS})],
     }
     return {
         "messages": [_said("user", "weather"), answer],
         "tools": [_tool(ARGUMENTS)],
         "system": "Be brief.",
+        "loss": 1,
     }
 
 
@@ -82,15 +87,17 @@ def _chat(rng: Random) -> Chat:
         if rng.random() < 0.4:
             calls = [_call(_some(rng, ARGUMENTS)) for _ in range(rng.randrange(1, 3))]
             content = rng.choice([None, "", _text(rng)])
-            messages.append({**_said("assistant", content, **_weight(rng)), "tool_calls": calls})
+            messages.append({**_said("assistant", content, **_mark(rng)), "tool_calls": calls})
             messages.append(_said("tool", _text(rng)))
         reasoning = {"reasoning_content": _text(rng)} if rng.random() < 0.3 else {}
-        messages.append(_said("assistant", _text(rng), **reasoning, **_weight(rng)))
+        messages.append(_said("assistant", _text(rng), **reasoning, **_mark(rng)))
     row: Chat = {"messages": messages}
     if rng.random() < 0.6:
         row["tools"] = [_tool(tuple(_some(rng, ARGUMENTS))) for _ in range(rng.randrange(1, 3))]
     if rng.random() < 0.5:
         row["system"] = _text(rng)
+    if rng.random() < 0.3:
+        row["loss"] = rng.choice([None, 0, 1, 1])
     return row
 
 
@@ -98,9 +105,8 @@ def _said(role: str, content: str | None, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-def _weight(rng: Random) -> dict[str, Any]:
-    weight = rng.choice(WEIGHTS)
-    return {} if weight is None and rng.random() < 0.5 else {"weight": weight}
+def _mark(rng: Random) -> dict[str, Any]:
+    return rng.choice(MARKS)[0]
 
 
 def _text(rng: Random) -> str:
@@ -124,22 +130,27 @@ def _tool(names: tuple[str, ...]) -> dict[str, Any]:
 def expected(row: Chat) -> list[tuple[list[dict[str, Any]], list[Any] | None]]:
     """Return the messages up to each answer to learn, and the tools, as a template takes them.
 
-    A weight is no part of a message. Fractions of zero are integers, and null keys are no keys.
+    A mark is no part of a message. Fractions of zero are integers, and null keys are no keys.
     """
     tools = _plain(row.get("tools")) or None
     messages = [
-        {key: value for key, value in _plain(message).items() if key != "weight"}
+        {key: value for key, value in _plain(message).items() if key not in ("weight", "masked")}
         for message in row["messages"]
     ]
+    learnt = [row.get("loss") != 0 and _is_learnt(message) for message in row["messages"]]
     if row.get("system"):
         messages = [{"role": "system", "content": row["system"]}, *messages]
-    weights = [message.get("weight") for message in row["messages"]]
-    weights = [None] * (len(messages) - len(weights)) + weights
+        learnt = [False, *learnt]
     return [
         (messages[: i + 1], tools)
-        for i, (message, weight) in enumerate(zip(messages, weights, strict=True))
-        if message["role"] == "assistant" and (message.get("content") or "").strip() and weight != 0
+        for i, (message, is_learnt) in enumerate(zip(messages, learnt, strict=True))
+        if message["role"] == "assistant" and (message.get("content") or "").strip() and is_learnt
     ]
+
+
+def _is_learnt(message: dict[str, Any]) -> bool:
+    stated = {key: message[key] for key in ("weight", "masked") if key in message}
+    return all(is_learnt for marks, is_learnt in MARKS if marks == stated)
 
 
 def _plain(value: Any) -> Any:

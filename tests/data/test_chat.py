@@ -11,6 +11,7 @@ from tasc.analysis.scan import scan
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.data.stream import open_stream
+from tasc.options.texts import MAIN, Texts
 from tests.data.files import as_parquet, contents, message, read, source, write
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -185,7 +186,18 @@ def test_a_chat_of_too_many_answers_is_refused_at_once(tmp_path):
     assert told.endswith("split it into chats of 200 at most")
 
 
-MARKS = ["weight", "train", "training", "loss", "loss_scale", "trainable"]
+MARKS = ["weight", "train", "training", "loss", "loss_scale", "loss_weight", "loss_mask"]
+MARKS.append("trainable")
+UNKNOWN = [
+    "mask",
+    "no_loss",
+    "ignore",
+    "train_on_turn",
+    "is_masked",
+    "skipLoss",
+    "exclude",
+    "LEARN",
+]
 
 
 def weighted(**marks):
@@ -207,6 +219,96 @@ def test_an_answer_that_is_marked_is_context_only(tmp_path, name, mark):
 def test_an_answer_is_learnt_whose_mark_is_one_or_missing(tmp_path, name, mark):
     marked, plain = (read(tmp_path, [weighted(**m)]) for m in ({name: mark}, {}))
     assert marked.examples == plain.examples
+
+
+@pytest.mark.parametrize(
+    ("mark", "outputs"), [(1, ["6"]), ("true", ["6"]), (False, ["4", "6"]), (None, ["4", "6"])]
+)
+def test_a_masked_answer_is_context_only(tmp_path, mark, outputs):
+    corpus = read(tmp_path, [weighted(masked=mark)])
+    assert corpus.outputs == outputs
+    assert corpus.examples[-1].turn.before == (ASK, SAY, MORE)
+    part = {"type": "text", "text": "4", "masked": mark}
+    assert read(tmp_path, [weighted(content=[part])]).outputs == outputs
+    assert read(tmp_path, [weighted(masked=False, weight=1)]).outputs == ["4", "6"]
+
+
+def test_a_mark_of_the_other_sense_is_advised_in_its_sense(tmp_path):
+    told = message(source(tmp_path, [weighted(masked="user")]))
+    assert told.endswith(
+        "has masked 'user', but an answer is learnt or not: write 1 for context only, or 0"
+    )
+    told = message(source(tmp_path, [weighted(masked=True, weight=1)]))
+    assert "has contradictory marks, weight 1 and masked True" in told
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+@pytest.mark.parametrize("value", [True, False, 0, 1.0, "false", [0, 1]])
+def test_an_answer_with_an_unknown_mark_is_refused(tmp_path, name, value):
+    for row in (weighted(**{name: value}), {"messages": [ASK, SAY], name: value}):
+        told = message(source(tmp_path, [row]))
+        assert f"has {name} {value!r}, which may exclude answers and is not known: write " in told
+    parts = [{"type": "text", "text": "4", name: value}]
+    assert "is not known" in message(source(tmp_path, [weighted(content=parts)]))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"mask": None},
+        {"mask": "User"},
+        {"learning_objective": "sums"},
+        {"training_step": 100},
+        {"lossless": []},
+        {"constraint": True},
+        {"bookmark": 1},
+        {"reweighted_score": 0.5},
+    ],
+)
+def test_keys_that_are_no_mark_exclude_nothing(tmp_path, key):
+    corpus = read(tmp_path, [weighted(**key)])
+    assert corpus.outputs == ["4", "6"]
+    kept = {name: value for name, value in key.items() if value is not None}
+    assert corpus.examples[0].turn.answer == {**SAY, **kept}
+    assert read(tmp_path, [{"messages": [ASK, SAY], **key}]).outputs == ["4"]
+
+
+@pytest.mark.parametrize("name", [*MARKS, "masked"])
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv", "parquet"])
+def test_a_mark_of_a_row_counts_for_its_answers(tmp_path, name, kind):
+    excluded = int(name == "masked")
+    rows = [
+        {"messages": json.dumps(CHAT) if kind == "csv" else CHAT, name: mark}
+        for mark in (excluded, 1 - excluded, None)
+    ]
+    path = write(tmp_path / f"task.{kind}", contents(kind, tmp_path, rows))
+    corpus = load(Source(path), "train")
+    assert (corpus.outputs, corpus.dropped) == (["4", "6"] * 2, 1)
+    assert corpus.source.mark_columns == (name,)
+    assert list(next(open_stream(Source(path), "train").rows()).outputs) == corpus.outputs
+    (one,) = read(tmp_path, [weighted(weight=0) | {name: 1 - excluded}]).outputs
+    assert one == "6"  # both marks have to allow it
+
+
+def test_a_weight_of_a_row_that_is_no_mark_is_refused(tmp_path):
+    told = message(source(tmp_path, [{"messages": CHAT}, {"messages": CHAT, "weight": 2.0}]))
+    assert "task.jsonl:2: the row has weight 2.0, but an answer is learnt or not: write 0" in told
+    assert told.endswith("rename a column of another meaning")
+    completion = {"prompt": [ASK], "completion": [SAY], "train_on_prompt": True}
+    assert "the row has train_on_prompt True" in message(source(tmp_path, [completion]))
+
+
+def test_marks_beside_texts_are_reported_and_not_read(tmp_path):
+    rows = [{"input": "a", "output": "b", "weight": 0, "net_weight": 2.5, "id": 1}]
+    corpus = read(tmp_path, rows)
+    assert (corpus.outputs, corpus.source.mark_columns) == (["b"], ("weight", "net_weight"))
+    assert Texts({MAIN: corpus}).unread_marks.endswith(
+        "every row is learnt whatever these columns contain: 'weight', 'net_weight'"
+    )
+    named = read(tmp_path, rows, input_column="input", output_column="weight")
+    assert Texts({MAIN: named}).unread_marks == ""
+    used = read(tmp_path, rows, template="{input} {net_weight}:")
+    assert used.source.mark_columns == ("weight",)
 
 
 def test_marks_of_other_roles_are_ignored_and_not_passed_on(tmp_path):

@@ -107,6 +107,8 @@ def test_a_difference_would_be_noticed(tmp_path, tokenizer):
     changes = {
         "tools": [{**row, "tools": None} for row in rows],
         "weight": [_without(row, "weight") for row in rows],
+        "masked": [_without(row, "masked") for row in rows],
+        "loss": [{**row, "loss": None} for row in rows],
         "tool_calls": [_without(row, "tool_calls") for row in rows],
         "reasoning_content": [_without(row, "reasoning_content") for row in rows],
     }

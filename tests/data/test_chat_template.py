@@ -330,6 +330,33 @@ def test_changed_white_space_of_answers_is_reported(tmp_path, qwen):
     assert ChatTemplate.of(qwen).spacing_note([unchanged]) == ""
 
 
+ODD_KEYS = [{**USER, "name": "a", "id": 1}, {**ANSWER, "mask": "no", "at": 1}, {**USER, "mask": 1}]
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        (CHATML, "so they have no effect: 'mask' (2 messages), 'at' (1 messages)"),
+        (CHATML.replace("{{ m.content }}", "{{ m.content }}{{ m.mask }}"), ": 'at' (1 messages)"),
+        (CHATML.replace("{{ m.content }}", "{{ m.content }}{{ m | tojson }}"), ""),
+        (CHATML.replace("{{ m.content }}", "{{ m.content }}{{ m.at }}{{ m['mask'] }}"), ""),
+    ],
+)
+def test_keys_that_the_template_does_not_read_are_reported(tmp_path, qwen, template, line):
+    corpus = read(tmp_path, [{"messages": [*ODD_KEYS, ANSWER, USER, ANSWER]}])
+    said = ChatTemplate.of(with_template(qwen, template)).unread_note([corpus])
+    assert said.endswith(line)
+    assert bool(said) == bool(line)
+
+
+def test_few_of_many_unread_keys_are_listed(tmp_path, qwen):
+    keys = {f"key {n}" + "y" * 99: n for n in range(30)}
+    corpus = read(tmp_path, [{"messages": [USER, ANSWER | keys]}])
+    said = ChatTemplate.of(qwen).unread_note([corpus])
+    assert said.endswith(" (1 messages) and 22 more")
+    assert len(said) < 700
+
+
 DATED = "{{ strftime_now('%d %b %Y %H:%M:%S.%f') }}\n" + CHATML
 
 

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -120,6 +120,8 @@ def test_scalars_become_text_and_unused_columns_may_hold_anything(tmp_path):
     assert pairs(source(tmp_path, rows).path) == [("7", "1.5"), ("", "true")]
     as_parquet([{"input": date(2026, 1, 2), "output": Decimal("1.50")}], tmp_path / "t.parquet")
     assert pairs(tmp_path / "t.parquet") == [("2026-01-02", "1.50")]
+    as_parquet([{"input": time(3, 4, 5), "output": "x"}], tmp_path / "t.parquet")
+    assert pairs(tmp_path / "t.parquet") == [("03:04:05", "x")]
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16"])
@@ -129,6 +131,8 @@ def test_short_floats_have_the_digits_that_json_has(tmp_path, kind, suffix):
     numbers = pa.array(np.array(written, kind))
     objects = pa.StructArray.from_arrays([numbers], ["share"])
     lists = pa.ListArray.from_arrays(range(6), objects)
+    if suffix == "arrow":  # Parquet has one kind of lists
+        lists = pa.ListViewArray.from_arrays(range(5), [1] * 5, objects)
     table = pa.table({"input": numbers, "output": ["a"] * 5, "rows": lists})
     path = tmp_path / f"t.{suffix}"
     (pq.write_table if suffix == "parquet" else feather.write_feather)(table, str(path))
@@ -268,6 +272,46 @@ def test_outputs_of_the_hub_are_the_text_of_its_files(repository, kind):
         corpus = load(Source("some/one", output_column=name), "test")
         assert corpus.outputs == [text] * 3
         assert [e.input for e in corpus.examples] == ["test 0", "test 1", "test 2"]
+
+
+CARD = """---
+dataset_info:
+  features:
+  - name: input
+    dtype: string
+  - name: output
+    dtype:
+      class_label:
+        names:
+          '0': 'no'
+          '1': 'yes'
+---
+"""
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_labels_of_the_hub_have_the_names_that_datasets_gives_them(repository, monkeypatch, kind):
+    """The card of a data set may name the labels of CSV files."""
+    import datasets
+
+    label = datasets.ClassLabel(names=["no", "yes"])
+    features = datasets.Features({"input": datasets.Value("string"), "output": label})
+    rows = [{"input": str(i), "output": i % 2} for i in range(3)]
+    made = datasets.Dataset.from_list(rows, features=features)
+    repository.mkdir()
+    (repository / "README.md").write_text(CARD if kind == "csv" else "")
+    file = str(repository / f"train.{kind}")
+    made.to_csv(file) if kind == "csv" else made.to_parquet(file)
+    read_folder, cache = datasets.load_dataset, str(repository.parent / "cache")
+
+    def load_folder(*_, split):
+        return read_folder(str(repository), split=split, cache_dir=cache)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_folder)
+    found = load_folder(split="train")
+    assert found["output"] == [0, 1, 0]
+    expected = [found.features["output"].int2str(value) for value in found["output"]]
+    assert load(Source("some/one"), "train").outputs == expected == ["no", "yes", "no"]
 
 
 def test_chats_of_the_hub_are_recognised(repository):

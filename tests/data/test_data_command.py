@@ -122,8 +122,14 @@ def test_chats_are_shown_as_the_chat_template_writes_them(tmp_path, tokenizer, c
     spaced = source(tmp_path, [{"messages": [USER, {**ANSWER, "content": "4\n"}]}]).path
     out = printed(capsys, "data", spaced, "--tokenizer", folder)
     assert "the template's text is learnt: 1 of train" in out
+    keyed = source(tmp_path, [{"messages": [USER, {**ANSWER, "grade": "A"}]}]).path
+    out = printed(capsys, "data", keyed, "--tokenizer", folder)
+    assert "so they have no effect: 'grade' (1 messages)" in out
     said = "choose a tokenizer with one, or pass --template"
     assert said in refused(capsys, "data", task, "--tokenizer", tokenizer.path)
+    marked = source(tmp_path, [{"input": "a", "output": "b", "weight": 0}]).path
+    out = printed(capsys, "data", marked, "--tokenizer", tokenizer.path)
+    assert "every row is learnt whatever these columns contain: 'weight'" in out
 
 
 def test_without_a_terminal_a_line_says_what_colour_would_say(task, tokenizer, capsys):

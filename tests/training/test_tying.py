@@ -1,6 +1,6 @@
 """Checkpoints whose config.json is wrong about the LM head, trained, merged and exported.
 
-The expected logits are those of a Llama with two matrices whose weights are computed here, in
+The expected logits are those of a model with two matrices whose weights are computed here, in
 plain torch, from the files of the checkpoint and of the adapter.
 """
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import tasc
 from tasc.errors import InputError
@@ -60,12 +60,13 @@ def extended(matrix):
     return torch.cat([matrix, torch.stack(new)])
 
 
-def untied_llama(folder, **weights):
-    """The model of a checkpoint as a Llama with two matrices; ``weights`` replace its own."""
+def untied(folder, **weights):
+    """The model of a checkpoint with two matrices; ``weights`` replace its own."""
     values = json.loads((folder / "config.json").read_text())
     size = len(weights["model.embed_tokens.weight"])
     values |= {"tie_word_embeddings": False, "vocab_size": size, "dtype": "float32"}
-    model = LlamaForCausalLM(LlamaConfig(**values)).eval()
+    config = AutoConfig.for_model(**values)
+    model = AutoModelForCausalLM.from_config(config).eval()
     own = {k: v.float() for k, v in load_file(folder / "model.safetensors").items()}
     model.load_state_dict(own | weights)
     return model
@@ -93,7 +94,7 @@ def defined(checkpoint, folder, adapter):
             layer = name.removesuffix(".lora_A.weight")
             up = tensors[f"{layer}.lora_B.weight"]
             weights[f"{layer}.weight"] = own[f"{layer}.weight"].float() + 8 / 4 * up @ down
-    return untied_llama(folder, **weights)
+    return untied(folder, **weights)
 
 
 def logits(model, ids=IDS):
@@ -134,9 +135,7 @@ def test_an_export_of_a_checkpoint_says_what_its_weights_are(checkpoint, engine,
     values = json.loads((out / "config.json").read_text())
     assert values["tie_word_embeddings"] is checkpoint.means_tied
     embedding, head = matrices(folder)
-    expected = untied_llama(
-        folder, **{"model.embed_tokens.weight": embedding, "lm_head.weight": head}
-    )
+    expected = untied(folder, **{"model.embed_tokens.weight": embedding, "lm_head.weight": head})
     ids = torch.arange(1, 9)[None]
     found = logits(AutoModelForCausalLM.from_pretrained(out).float(), ids)
     assert_near(found, logits(expected, ids), "float32")

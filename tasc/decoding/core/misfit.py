@@ -91,6 +91,8 @@ def _spelling(
     parts = tokens(text)
     own = layout_in([text]) or layout
     where = f"their layout, {own}: add {_stated(own)} to the schema"
+    if laid_out(parts, own) != text:
+        where = "white space that json.dumps does not write: write the outputs again with it"
     null = f'state "ensure_ascii": null under {KEY} of the schema, or '
     free = layout.ensure_ascii is None
     escapes = f"their escapes: {'' if free else null}write the outputs again with json.dumps"

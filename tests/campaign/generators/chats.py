@@ -9,11 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasc.data import marks
 from tests.campaign.mutate import ODD, dumps, mutate_json
 from tests.campaign.seeds import Seeds
 from tests.data.random_chats import FORMATS, TEMPLATE, chats
 
-MARK_NAMES = ("weight", "train", "training", "loss", "loss_scale", "trainable")
+MARK_NAMES = (*sorted(marks.MARKS), "mask", "no_loss", "ignore", "train_on_turn")
 MARKS: tuple[Any, ...] = (*(0, 1, 0.0, 1.0, None, True, False, "0", "1", 0.5, -1, "much"), *ODD)
 _NAMES = {"role": ("role", "from", "speaker"), "content": ("content", "value", "text", "body")}
 _COLUMNS = ("messages", "messages", "conversations", "dialog", "chat")
@@ -50,9 +51,10 @@ def _row(rng: random.Random, row: dict[str, Any]) -> dict[str, Any]:
         names = {key: key for key in _NAMES}
     messages = [{names.get(k, k): v for k, v in message.items()} for message in row["messages"]]
     if rng.random() < 0.2:
-        mark = rng.choice((*MARK_NAMES, "train_detail"))
-        rng.choice(messages)[mark] = rng.choice(MARKS)
+        rng.choice(messages)[rng.choice(MARK_NAMES)] = rng.choice(MARKS)
     made = {k: v for k, v in row.items() if k != "messages"}
+    if rng.random() < 0.1:
+        made[rng.choice(MARK_NAMES)] = rng.choice(MARKS)
     made |= {rng.choice(_COLUMNS) if rng.random() < 0.05 else "messages": messages}
     damaged: dict[str, Any] = mutate_json(rng, made) if rng.random() < 0.05 else made
     return damaged

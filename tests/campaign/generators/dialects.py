@@ -7,7 +7,7 @@ from pathlib import Path
 from tasc.commands.starter.infer import schema_of
 from tasc.schema.layout import KEY
 from tests import documents, tables
-from tests.campaign.mutate import mutate_bytes, mutate_json
+from tests.campaign.mutate import dumps, mutate_bytes, mutate_json
 from tests.campaign.seeds import ROWS, Seeds
 
 _STATED = [{}, {"indent": 2}, {"separators": [",", ":"]}, {"ensure_ascii": True}, {"indent": "x"}]
@@ -44,5 +44,5 @@ def _outputs(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
         schema |= {KEY: rng.choice(_STATED)}
     if rng.random() < 0.3:
         schema = mutate_json(rng, schema)
-    schema_file.write_text(json.dumps(schema), encoding="utf-8")
+    schema_file.write_text(dumps(schema), encoding="utf-8")
     return ["analyze", path, "--tokenizer", seeds.tokenizer, "--schema", schema_file]

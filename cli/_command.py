@@ -53,8 +53,8 @@ def _run(command: Command, options: "StepOptions", flags: RunFlags) -> None:
     folder = output_folder(flags, command.name)
     check_output(folder, force=flags.force)
     resume: bool | Literal["only"] = "only" if flags.resume else "resume" not in options.flags
-    kept = resumable(work_of(folder).exists, "a checkpoint is saved", "--resume")
-    with kept, show_progress() as progress:
+    resuming = resumable(work_of(folder).exists, "a checkpoint is saved", "--resume")
+    with resuming, show_progress() as progress:
         done = run_step(
             options, folder, force=flags.force, resume=resume, progress=progress, tell=note
         )
@@ -77,13 +77,13 @@ def _show(command: Command, options: "StepOptions", done: "Outcome") -> None:
 
 
 @contextmanager
-def resumable(kept: Callable[[], bool], what: str, option: str = "") -> Iterator[None]:
-    """End an interrupted block with the command that resumes it, if something was ``kept``."""
+def resumable(can_resume: Callable[[], bool], what: str, option: str = "") -> Iterator[None]:
+    """End an interrupted block with the command that resumes it, if ``can_resume()``."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
         clear_frames(interrupt.__traceback__)  # a block that captures stderr may wait in one
-        if not kept():
+        if not can_resume():
             raise
         line = shell_line()
         line += f" {option}" if option and option not in line else ""

@@ -40,7 +40,7 @@ err = Console(stderr=True, **_plain)
 def print_json(value: object) -> None:
     """Write a result to stdout as JSON."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    text = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # occurs only in strings
+    text = STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # occurs only in strings
     out.file.write(text + "\n")
 
 

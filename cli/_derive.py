@@ -76,8 +76,8 @@ def _function(kind: "type[CommandOptions]", run: Run) -> Callable[..., None]:
 
     def function(context: typer.Context, **values: Any) -> None:  # noqa: ANN401
         sources = {name: context.get_parameter_source(name) for name in values}
-        given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
-        options = kind(**_options(fields, values, given))
+        named = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
+        options = kind(**_options(fields, values, named))
         run(options, RunFlags(**{name: values[name] for name in flags}))
 
     parameters = [_parameter("context", typer.Context, ...)]
@@ -96,13 +96,13 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:  
     return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
-def _options(fields: list[Typed], values: dict[str, Any], given: set[str]) -> dict[str, Any]:
+def _options(fields: list[Typed], values: dict[str, Any], named: set[str]) -> dict[str, Any]:
     # Defaults are not passed on: the data's format is recognised only if no column is given.
-    typed = [f for f in fields if f.of_data and (f.name in given or f.field == "path")]
+    typed = [f for f in fields if f.of_data and (f.name in named or f.field == "path")]
     data = {f.field: values[f.name] for f in typed}
-    own = {f.field: values[f.name] for f in fields if not f.of_data and f.name in given}
+    options = {f.field: values[f.name] for f in fields if not f.of_data and f.name in named}
     if data.get("path") is not None:
-        return {"source": data} | own
+        return {"source": data} | options
     if lost := [f"--{f.option}" for f in typed if f.field != "path"]:
         raise InputError(f"{' and '.join(lost)} has no effect without data: add --data")
-    return own
+    return options

@@ -34,8 +34,8 @@ class Typed:
     def choices(self) -> tuple[str, ...]:
         """The values of a Literal; empty for other types."""
         parts = (self.annotation, *get_args(self.annotation))  # also of ``Literal[...] | None``
-        found = next((part for part in parts if get_origin(part) is Literal), None)
-        return get_args(found) if found else ()
+        literal = next((part for part in parts if get_origin(part) is Literal), None)
+        return get_args(literal) if literal else ()
 
     @property
     def parameter(self) -> Any:  # noqa: ANN401
@@ -77,11 +77,19 @@ def _typed(kind: "type[CommandOptions]") -> Iterator[Typed]:
         if Data in (info.annotation, *get_args(info.annotation)):
             yield from _data(info, shell)
             continue
-        own = 1 if name in kind.__annotations__ else 2
-        group = 0 if shell.argument else 3 if name in ModelOptions.model_fields else own
+        default_group = 1 if name in kind.__annotations__ else 2
+        group = 0 if shell.argument else 3 if name in ModelOptions.model_fields else default_group
         option = shell.name or name.replace("_", "-")
         default = ... if info.is_required() else info.default
-        yield Typed(name, option, info.annotation, default, info.description or "", shell, group)
+        yield Typed(
+            field=name,
+            option=option,
+            annotation=info.annotation,
+            default=default,
+            help=info.description or "",
+            shell=shell,
+            group=group,
+        )
 
 
 def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
@@ -89,21 +97,31 @@ def _data(source: "FieldInfo", shell: "Shell") -> Iterator[Typed]:
     from tasc.options.task import Data
 
     needed = source.is_required()
-    known = source.default.model_dump() if source.default and not needed else {}
+    defaults = source.default.model_dump() if source.default and not needed else {}
     for name, info in Data.model_fields.items():
-        option, group = name.replace("_", "-"), 3
-        default = known.get(name, ... if info.is_required() else info.default)
+        option = name.replace("_", "-")
+        group = 3
+        default = defaults.get(name, ... if info.is_required() else info.default)
         if name == "path":
-            option, group = shell.name or "source", 0 if needed else 1
-            default = ... if needed else known.get(name)
-        help, shell = info.description or "", _shell(info)
-        yield Typed(name, option, info.annotation, default, help, shell, group, of_data=True)
+            option = shell.name or "source"
+            group = 0 if needed else 1
+            default = ... if needed else defaults.get(name)
+        yield Typed(
+            field=name,
+            option=option,
+            annotation=info.annotation,
+            default=default,
+            help=info.description or "",
+            shell=_shell(info),
+            group=group,
+            of_data=True,
+        )
 
 
 def _shell(info: "FieldInfo") -> "Shell":
     from tasc.options.fields import Shell
 
-    return next((held for held in info.metadata if isinstance(held, Shell)), Shell())
+    return next((entry for entry in info.metadata if isinstance(entry, Shell)), Shell())
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:  # noqa: ANN401

@@ -79,9 +79,9 @@ def _main(arguments: list[str] | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # batch systems send SIGTERM
     logging.getLogger("tasc").addHandler(_log_lines)
     try:
-        given = sys.argv[1:] if arguments is None else arguments
-        _check_text(given)
-        code = app(args=given or ["--help"], prog_name="tasc", standalone_mode=False)
+        words = sys.argv[1:] if arguments is None else arguments
+        _check_text(words)
+        code = app(args=words or ["--help"], prog_name="tasc", standalone_mode=False)
     except KeyboardInterrupt:  # before or after typer catches it
         code = INTERRUPTED
     except TascError as error:

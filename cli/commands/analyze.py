@@ -25,22 +25,22 @@ _FIGURES: dict[str, Callable[[StepFigures], str]] = {
 }
 
 
-def show(found: AnalysisResults) -> None:
+def show(results: AnalysisResults) -> None:
     """Print bigrams (Table 1 of the paper), tokens, predictions and the verdict."""
-    _show_bigrams(found)
+    _show_bigrams(results)
     parts: tuple[tuple[object, Callable[[Any], None]], ...] = (
-        (found.tokens, _show_tokens),
-        (found.budgets, _show_budgets),
-        (found.recommended_size, _show_recommended_size),
-        (found.trim, _show_trim),
-        (found.drafting, _show_drafting),
-        (found.structured, _show_structured),
-        (found.serving, _show_serving),
+        (results.tokens, _show_tokens),
+        (results.budgets, _show_budgets),
+        (results.recommended_size, _show_recommended_size),
+        (results.trim, _show_trim),
+        (results.drafting, _show_drafting),
+        (results.structured, _show_structured),
+        (results.serving, _show_serving),
     )
     for part, show_part in parts:
         if part:
             show_part(part)
-    show_verdict(found.verdict)
+    show_verdict(results.verdict)
 
 
 def show_verdict(verdict: Verdict) -> None:
@@ -50,21 +50,21 @@ def show_verdict(verdict: Verdict) -> None:
         say(f"  {reason}")
 
 
-def _show_bigrams(found: AnalysisResults) -> None:
-    has_change = round(found.input.bigrams.entropy_bits, 2) > 0
-    change = f"{found.entropy_change:+z.1%}" if has_change else "-"
-    dropped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
-    rows = [_bigram_row("input", found.input), _bigram_row("output", found.output)]
+def _show_bigrams(results: AnalysisResults) -> None:
+    has_change = round(results.input.bigrams.entropy_bits, 2) > 0
+    change = f"{results.entropy_change:+z.1%}" if has_change else "-"
+    dropped = f"; skipped {results.dropped:,} without an output" if results.dropped else ""
+    rows = [_bigram_row("input", results.input), _bigram_row("output", results.output)]
     table(
-        f"Word bigrams of {found.path} ({found.split}, {found.samples:,} samples{dropped})",
+        f"Word bigrams of {results.path} ({results.split}, {results.samples:,} samples{dropped})",
         ["", "entropy (bits)", "distinct bigrams", "bigrams for 80 %", "words/sample"],
-        [*rows, ["change", change, "", f"{found.coverage_ratio:.1f}", ""]],
+        [*rows, ["change", change, "", f"{results.coverage_ratio:.1f}", ""]],
     )
 
 
 def _bigram_row(name: str, side: WordStats) -> list[str]:
-    found = side.bigrams
-    figures = [f"{found.entropy_bits:.2f}", f"{found.distinct:,}", f"{found.n80:,}"]
+    bigrams = side.bigrams
+    figures = [f"{bigrams.entropy_bits:.2f}", f"{bigrams.distinct:,}", f"{bigrams.n80:,}"]
     return [name, *figures, f"{side.words_per_sample:.1f}"]
 
 
@@ -145,16 +145,19 @@ def _show_cost(cost: Costs) -> None:
     say(f"Cost of a forward on this machine, relative to one token: {figures} tokens")
 
 
-def _show_structured(found: Structured) -> None:
+def _show_structured(structured: Structured) -> None:
     say(
-        f"{found.valid:.1%} of the held-out outputs satisfy {found.constraint}. It determines "
-        f"{found.determined:.1%} of their tokens and leaves {found.decisions:.2f} per output open."
+        f"{structured.valid:.1%} of the held-out outputs satisfy {structured.constraint}. It "
+        f"determines {structured.determined:.1%} of their tokens and leaves "
+        f"{structured.decisions:.2f} per output open."
     )
-    for reason in found.misfits[:_REASONS]:
+    for reason in structured.misfits[:_REASONS]:
         say(f"  {reason}")
-    if found.methods:
-        title = f"Drafts of {found.constraint}, simulated on {found.samples:,} valid outputs"
-        table_of(title, found.methods, {"": lambda method: method.name, **_FIGURES})
+    if structured.methods:
+        title = (
+            f"Drafts of {structured.constraint}, simulated on {structured.samples:,} valid outputs"
+        )
+        table_of(title, structured.methods, {"": lambda method: method.name, **_FIGURES})
 
 
 def _show_serving(serving: ServedDrafts) -> None:

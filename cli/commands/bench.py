@@ -12,84 +12,85 @@ from .._console import bounds_text, ms_text, noted, say, say_first, table, warn,
 _OPTIONAL = ("nodes/step", "tokens", "tokens/step", "steps", "identical", "ms")
 
 
-def show(found: BenchResults) -> None:
+def show(results: BenchResults) -> None:
     """Print a table of models and methods with means per output, comparisons and warnings.
 
     In a batch, the milliseconds of an output are its share of the batch's time.
     """
-    for line in quality_lines(found):
+    for line in quality_lines(results):
         say_first(line)
-    _cells(found)
+    _cells(results)
     say("Steps include the prefill. Tokens/step is the mean over the steps after it.")
-    _notes(found)
-    for pair in found.pairs:
-        say(pair_line(pair, found))
-    if found.seeds:
-        _seeds(found)
-    canonical = (f"{model} {own[0].canonical:.1%}" for model, own in found.by_model.items())
+    _notes(results)
+    for pair in results.pairs:
+        say(pair_line(pair, results))
+    if results.seeds:
+        _seeds(results)
+    canonical = (f"{model} {cells[0].canonical:.1%}" for model, cells in results.by_model.items())
     say(f"Outputs in the tokenizer's canonical tokens: {', '.join(canonical)}")
-    for line in advice(found):
+    for line in advice(results):
         warn(line)
-    warn_of_rough(found.prediction.cells)
-    for match in found.reference:
-        say(reference_line(match, found.settings.dtype))
+    warn_of_rough(results.prediction.cells)
+    for match in results.reference:
+        say(reference_line(match, results.settings.dtype))
 
 
-def _notes(found: BenchResults) -> None:
-    if (majority := found.majority) and majority.quality:
-        figures = (f"{found.metrics[name].label} {v:.3f}" for name, v in majority.quality.items())
+def _notes(results: BenchResults) -> None:
+    if (majority := results.majority) and majority.quality:
+        figures = (f"{results.metrics[name].label} {v:.3f}" for name, v in majority.quality.items())
         most = f"the most frequent output of split {majority.split}"
         say(f"Always answering {majority.shown}, {most}: {', '.join(figures)}")
-    for model, own in found.by_model.items():
-        if shared := own[0].shared_prompt_tokens:
+    for model, cells in results.by_model.items():
+        if shared := cells[0].shared_prompt_tokens:
             say(f"Shared by all prompts, read once before the measurement: {shared} of {model}")
-    for model, defaults in found.settings.generation.items():
+    for model, defaults in results.settings.generation.items():
         say(f"generation_config.json of {model}: {defaults.line}")
-    if found.cells[0].lossless is None:
+    if results.cells[0].lossless is None:
         say("Sampled outputs differ by chance, so the speed-up is a ratio of tokens per second.")
-    if any(cell.chooses for cell in found.cells):
+    if any(cell.chooses for cell in results.cells):
         say("Methods that choose among labels have outputs of their own, not compared (–).")
-    for cell in found.cells:
+    for cell in results.cells:
         if cell.calibration_error is not None:
             say(f"Calibration error (ECE, 10 bins) of {cell.label}: {cell.calibration_error:.3f}")
 
 
-def _cells(found: BenchResults) -> None:
-    settings, sampling = found.settings, found.settings.sampling
+def _cells(results: BenchResults) -> None:
+    settings = results.settings
+    sampling = results.settings.sampling
     drawn = f", temperature {sampling.temperature:g}, {sampling.verify}" if sampling else ""
     columns = ["model", "method", "ms", "speed-up", "tokens", "steps"]
-    columns += ["nodes/step", "tokens/step", "identical", *_labels(found)]
-    title = f"{found.task.source}: {found.task.samples} samples, batch {settings.batch_size}, "
+    columns += ["nodes/step", "tokens/step", "identical", *_labels(results)]
+    title = f"{results.task.source}: {results.task.samples} samples, batch {settings.batch_size}, "
     title += f"{settings.dtype} on {settings.device}{drawn}"
     table(
         title,
         columns,
-        [_row(cell, found) for cell in found.cells],
+        [_row(cell, results) for cell in results.cells],
         text_columns=2,
         optional=_OPTIONAL,
     )
 
 
-def _labels(found: BenchResults) -> list[str]:
-    return [metric.label for metric in found.metrics.values()]
+def _labels(results: BenchResults) -> list[str]:
+    return [metric.label for metric in results.metrics.values()]
 
 
-def _row(cell: Cell, found: BenchResults) -> list[str]:
+def _row(cell: Cell, results: BenchResults) -> list[str]:
     return [
         cell.model,
         cell.method,
         ms_text(cell.ms_per_sample),
-        f"{cell.speedup(found.cells[0]):.2f}×",
+        f"{cell.speedup(results.cells[0]):.2f}×",
         f"{cell.tokens_per_output:.2f}",
         f"{cell.decoding_steps_per_output:.2f}",
         f"{cell.nodes_per_step:.1f}",
         f"{cell.tokens_per_step:.2f}",
         _lossless(cell),
-        *(f"{cell.quality[name]:.3f}" for name in found.metrics),
+        *(f"{cell.quality[name]:.3f}" for name in results.metrics),
     ]
 
 
-def _seeds(found: BenchResults) -> None:
+def _seeds(results: BenchResults) -> None:
     rows = [
         [
             row.model,
@@ -98,21 +99,22 @@ def _seeds(found: BenchResults) -> None:
             _around(row.ms_per_sample, ".2f"),
             _around(row.speedup, ".2f"),
             _around(row.decoding_steps_per_output, ".2f"),
-            *(_around(row.quality[name], ".3f") for name in found.metrics),
+            *(_around(row.quality[name], ".3f") for name in results.metrics),
         ]
-        for row in found.seeds
+        for row in results.seeds
     ]
-    columns = ["model", "method", "seeds", "ms", "speed-up", "steps", *_labels(found)]
-    title, optional = "Mean ± standard deviation over seeds", ("steps", "seeds", "ms")
+    columns = ["model", "method", "seeds", "ms", "speed-up", "steps", *_labels(results)]
+    title = "Mean ± standard deviation over seeds"
+    optional = ("steps", "seeds", "ms")
     table(title, columns, rows, text_columns=2, optional=optional)
-    for pair in found.seeds_pairs:
-        say(_seeds_line(pair, found))
+    for pair in results.seeds_pairs:
+        say(_seeds_line(pair, results))
 
 
-def _seeds_line(pair: SeedsPair, found: BenchResults) -> str:
+def _seeds_line(pair: SeedsPair, results: BenchResults) -> str:
     parts = []
     for name, seen in pair.quality.items():
-        figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
+        figure = f"{results.metrics[name].label} {seen.difference:+z.3f}"
         parts.append(noted(figure, bounds_text(seen.interval, "+z.3f")))
     return f"{pair.model} against {pair.against}, over seeds: {', '.join(parts)}"
 
@@ -121,15 +123,16 @@ def _around(spread: Spread, form: str) -> str:
     return f"{spread.mean:{form}}±{spread.sd:{form}}"  # one word, which no table breaks
 
 
-def pair_line(pair: ModelPair, found: BenchResults) -> str:
+def pair_line(pair: ModelPair, results: BenchResults) -> str:
     """Return the differences of two models in quality and speed, with confidence intervals."""
     parts = []
     for name, seen in pair.quality.items():
-        test, counts = seen.mcnemar, ""
+        test = seen.mcnemar
+        counts = ""
         if test:
             counts = f"{test.only_model} against {test.only_against}, p = {test.p_value:.2g}"
         bounds = bounds_text(seen.interval, "+z.3f")
-        figure = f"{found.metrics[name].label} {seen.difference:+z.3f}"
+        figure = f"{results.metrics[name].label} {seen.difference:+z.3f}"
         loss = ": significant loss" if seen.is_loss else ""
         parts.append(noted(figure, bounds, counts) + loss)
     for method, speed in pair.speed.items():
@@ -137,29 +140,30 @@ def pair_line(pair: ModelPair, found: BenchResults) -> str:
     return f"{pair.model} against {pair.against}: {', '.join(parts)}"
 
 
-def reference_line(found: ReferenceMatch, dtype: str) -> str:
+def reference_line(match: ReferenceMatch, dtype: str) -> str:
     """Return how many greedy outputs of a model equal those of ``generate`` in transformers."""
-    name, counts = f"{found.model}, {found.method}", f"{found.identical} of {found.of}"
-    if found.identical == found.of:
+    name = f"{match.model}, {match.method}"
+    counts = f"{match.identical} of {match.of}"
+    if match.identical == match.of:
         return f"Identical to generate in transformers: {counts} outputs of {name}"
-    margin = f"(margin {found.largest_margin:.3g})"
+    margin = f"(margin {match.largest_margin:.3g})"
     if dtype == "float32":
         return (
             f"NOT LOSSLESS: only {counts} outputs of {name} are identical to generate in "
             f"transformers {margin}"
         )
     return (
-        f"Match rate with generate in transformers: {found.match_rate:.0%}, {counts} outputs "
+        f"Match rate with generate in transformers: {match.match_rate:.0%}, {counts} outputs "
         f"of {name} {margin}"
     )
 
 
 def _lossless(cell: Cell) -> str:
     """Return the number of identical outputs, and the largest margin if some differ."""
-    found = cell.lossless
-    if found is None:
+    lossless = cell.lossless
+    if lossless is None:
         return "sampled"
     if not cell.compared:
         return "–"  # the model's other methods are compared with this one
-    ties = "" if found.largest_margin is None else f" (margin {found.largest_margin:.3g})"
-    return f"{found.identical}/{found.of}{ties}" + ", bitwise" * found.bitwise
+    ties = "" if lossless.largest_margin is None else f" (margin {lossless.largest_margin:.3g})"
+    return f"{lossless.identical}/{lossless.of}{ties}" + ", bitwise" * lossless.bitwise

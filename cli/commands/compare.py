@@ -26,25 +26,25 @@ _COLUMNS: dict[str, Callable[[Change], str]] = {
 
 def run(options: CompareOptions, flags: RunFlags) -> None:
     """Compare two benches and print the changes."""
-    found = compare_results(options)
+    comparison = compare_results(options)
     if flags.json:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
     else:
-        _show(found)
-    if found.regressions:
+        _show(comparison)
+    if comparison.regressions:
         raise typer.Exit(1)
 
 
-def _show(found: ResultsComparison) -> None:
-    title = f"{found.old} and {found.new}: {found.samples:,} samples"
-    table_of(title, found.changes, _COLUMNS, text_columns=3)
-    for line in found.notes:
+def _show(comparison: ResultsComparison) -> None:
+    title = f"{comparison.old} and {comparison.new}: {comparison.samples:,} samples"
+    table_of(title, comparison.changes, _COLUMNS, text_columns=3)
+    for line in comparison.notes:
         note(line)
-    worse = len(found.regressions)
-    say(f"Worse beyond noise: {worse} of {len(found.changes)} figures")
+    worse = len(comparison.regressions)
+    say(f"Worse beyond noise: {worse} of {len(comparison.changes)} figures")
     say(
-        f"The confidence level of each interval is {found.confidence:.2%}, so that of all together "
-        f"is 95 %. A speed counts as worse only beyond {found.tolerance:.0%}."
+        f"The confidence level of each interval is {comparison.confidence:.2%}, so that of all "
+        f"together is 95 %. A speed counts as worse only beyond {comparison.tolerance:.0%}."
     )
 
 

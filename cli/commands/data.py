@@ -24,25 +24,25 @@ _MEANINGS = {"cut": "not seen in training", "read": "without loss", "learnt": "w
 
 def run(options: DataOptions, flags: RunFlags) -> None:
     """Print examples and their lengths."""
-    found = inspect_data(options)
+    report = inspect_data(options)
     if flags.json:
-        print_json(found.to_dict())
+        print_json(report.to_dict())
         return
-    for line in filter(None, (found.recognised, found.unread_marks)):
+    for line in filter(None, (report.recognised, report.unread_marks)):
         say(line)
-    if found.chat_template:
-        say(f"The chat template of {found.tokenizer} writes the prompts.")
-    for note in found.chat_notes:
+    if report.chat_template:
+        say(f"The chat template of {report.tokenizer} writes the prompts.")
+    for note in report.chat_notes:
         say(note)
-    for sample in found.samples:
-        _show(sample, found)
-    _lengths(found)
-    for line in _cuts(found):
+    for sample in report.samples:
+        _show(sample, report)
+    _lengths(report)
+    for line in _cuts(report):
         say(line)
 
 
-def _show(sample: Sample, found: DataReport) -> None:
-    say(f"Example {sample.number:,} of {found.examples:,}")
+def _show(sample: Sample, report: DataReport) -> None:
+    say(f"Example {sample.number:,} of {report.examples:,}")
     half = _SHOWN // 2
     for state, group in groupby(enumerate(sample.tokens), key=lambda pair: pair[1].state):
         tokens = [(token.text, number) for number, token in group]
@@ -73,44 +73,45 @@ def _say_tokens(tokens: Sequence[tuple[str, int]], state: str) -> None:
         out.print(Text.assemble("    ", *pieces), soft_wrap=True)
 
 
-def _lengths(found: DataReport) -> None:
-    skipped = f"; skipped {found.dropped:,} without an output" if found.dropped else ""
-    both = f"both and {found.end}"
-    sides = (("prompt", found.prompts), ("output", found.outputs), (both, found.together))
+def _lengths(report: DataReport) -> None:
+    skipped = f"; skipped {report.dropped:,} without an output" if report.dropped else ""
+    both = f"both and {report.end}"
+    sides = (("prompt", report.prompts), ("output", report.outputs), (both, report.together))
     table(
-        f"Tokens of {found.path} ({found.split}, {found.examples:,} examples{skipped})",
+        f"Tokens of {report.path} ({report.split}, {report.examples:,} examples{skipped})",
         ["", "shortest", "10 %", "50 %", "90 %", "99 %", "longest"],
         [[name, *(f"{length:,}" for length in lengths)] for name, lengths in sides],
     )
 
 
-def _cuts(found: DataReport) -> Iterator[str]:
+def _cuts(report: DataReport) -> Iterator[str]:
     """Yield lines on truncated examples, with the option that keeps all of them."""
-    cuts, most = found.cuts, found.together[-1]
+    cuts = report.cuts
+    most = report.together[-1]
     keeps = f"tasc finetune --max-length {most} keeps all"
     if cuts.prompts:
-        yield f"{cuts.prompts:,} of {found.examples:,} prompts lose their beginning: {keeps}"
+        yield f"{cuts.prompts:,} of {report.examples:,} prompts lose their beginning: {keeps}"
     if cuts.outputs:
         yield (
-            f"{cuts.outputs:,} of {found.examples:,} outputs lose their end, so the model does not "
-            f"learn to stop: {keeps}"
+            f"{cuts.outputs:,} of {report.examples:,} outputs lose their end, so the model does "
+            f"not learn to stop: {keeps}"
         )
     if not (cuts.prompts or cuts.outputs):
-        yield f"tasc finetune --max-length {found.max_length} cuts no example."
+        yield f"tasc finetune --max-length {report.max_length} cuts no example."
     if cuts.unfinished:
         yield (
-            f"{cuts.unfinished:,} of {found.examples:,} outputs are longer than the limit of tasc "
-            f"bench --max-new-tokens {found.max_new_tokens}: {found.outputs[-1] + 1} is enough"
+            f"{cuts.unfinished:,} of {report.examples:,} outputs are longer than the limit of tasc "
+            f"bench --max-new-tokens {report.max_new_tokens}: {report.outputs[-1] + 1} is enough"
         )
-    if found.rewritten:
+    if report.rewritten:
         yield (
-            f"{found.rewritten:,} of {found.examples:,} outputs change when encoded and decoded "
+            f"{report.rewritten:,} of {report.examples:,} outputs change when encoded and decoded "
             "(such as e and an accent to é): no model with this tokenizer can write them exactly; "
-            f"the first is example {found.first_rewritten:,}"
+            f"the first is example {report.first_rewritten:,}"
         )
-    if found.ended:
+    if report.ended:
         yield (
-            f"{found.ended:,} of {found.examples:,} outputs contain the end token {found.end}, "
+            f"{report.ended:,} of {report.examples:,} outputs contain the end token {report.end}, "
             "where decoding stops, so no model can write what follows: remove the token from the "
-            f"data; the first is example {found.first_ended:,}"
+            f"data; the first is example {report.first_ended:,}"
         )

@@ -7,8 +7,10 @@ from .._console import say
 
 def show(report: TrainReport) -> None:
     """Print steps, losses and numbers of parameters."""
-    kept = [found for found in report.evaluations if found.step == report.kept_step]
-    held_out = f", validation loss {kept[-1].loss:.3f}" if kept else ""
+    kept_evaluations = [
+        evaluation for evaluation in report.evaluations if evaluation.step == report.kept_step
+    ]
+    held_out = f", validation loss {kept_evaluations[-1].loss:.3f}" if kept_evaluations else ""
     say(
         f"{report.steps} steps in {report.seconds:.0f} s, training loss "
         f"{report.losses[-1]:.3f}{held_out}, {report.trainable_parameters:,} of "

@@ -13,35 +13,36 @@ from .analyze import show_verdict
 def run(options: InitOptions, flags: RunFlags) -> None:
     """Write a recipe and print its path."""
     with show_progress() as progress:
-        made = start_recipe(options, progress)
+        started = start_recipe(options, progress)
     if flags.json:
-        print_json(made.to_dict())
+        print_json(started.to_dict())
         return
-    if made.read_as:
-        say(f"{options.source.path}: read as {made.read_as}")
-    if made.held_out:
-        counts = ", ".join(f"{name} {rows:,}" for name, rows in made.held_out.items())
-        say(f"splits: {made.folder} ({counts})")
-    if made.constraint:
-        say(f"outputs: {made.constraint} fits {made.fitting:.1%} of held-out outputs")
-    if made.unfit:
-        say(f"outputs: no schema fits 99% of them: {made.unfit}")
-    if made.template is not None:
-        say(_prompt(made))
-    if made.verdict:
-        show_verdict(made.verdict)
-    say(f"task: {made.task}")
-    say(f"recipe: {made.recipe}{' (without TASC-ft; its comments put it back)' * made.left_out}")
-    say(f"Next: tasc run {made.recipe} --dry-run")
+    if started.read_as:
+        say(f"{options.source.path}: read as {started.read_as}")
+    if started.held_out:
+        counts = ", ".join(f"{name} {rows:,}" for name, rows in started.held_out.items())
+        say(f"splits: {started.folder} ({counts})")
+    if started.constraint:
+        say(f"outputs: {started.constraint} fits {started.fitting:.1%} of held-out outputs")
+    if started.unfit:
+        say(f"outputs: no schema fits 99% of them: {started.unfit}")
+    if started.template is not None:
+        say(_prompt(started))
+    if started.verdict:
+        show_verdict(started.verdict)
+    say(f"task: {started.task}")
+    left_out = " (without TASC-ft; its comments put it back)" if started.left_out else ""
+    say(f"recipe: {started.recipe}{left_out}")
+    say(f"Next: tasc run {started.recipe} --dry-run")
 
 
-def _prompt(made: Started) -> str:
+def _prompt(started: Started) -> str:
     """Return a line about the chosen prompt."""
-    line = f"prompt: {json.dumps(made.template, ensure_ascii=False)}"
-    chosen = next((one for one in made.prompts if one.template == made.template), None)
+    line = f"prompt: {json.dumps(started.template, ensure_ascii=False)}"
+    chosen = next((one for one in started.prompts if one.template == started.template), None)
     if chosen is None:
         return f"{line} (not tried with a model)"
     nats = f"{chosen.nats:.2f} nats per output"
     if chosen.trained_nats is not None:
         nats += f", {chosen.trained_nats:.2f} after a short training"
-    return f"{line} ({nats}; {len(made.prompts)} prompts tried)"
+    return f"{line} ({nats}; {len(started.prompts)} prompts tried)"

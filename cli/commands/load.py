@@ -14,16 +14,17 @@ _COLUMNS: dict[str, Callable[[LoadCell], str]] = {
 }
 
 
-def show(found: LoadResults) -> None:
+def show(results: LoadResults) -> None:
     """Print a table of servers, comparisons with the first server, and failed requests."""
-    task, requests = found.task, f"{found.settings.concurrency} requests in flight"
-    table_of(f"{task.source}: {task.samples} samples, {requests}", found.cells, _COLUMNS)
-    say(f"Equal: outputs with the same text as {found.cells[0].equal.against}")
-    for pair in found.comparisons:
+    task = results.task
+    requests = f"{results.settings.concurrency} requests in flight"
+    table_of(f"{task.source}: {task.samples} samples, {requests}", results.cells, _COLUMNS)
+    say(f"Equal: outputs with the same text as {results.cells[0].equal.against}")
+    for pair in results.comparisons:
         if pair.speed:
             bounds = bounds_text(pair.speed.interval, ".2f")
             figure = noted(f"{pair.speed.ratio:.2f}× as fast", bounds)
             say(f"{pair.endpoint} against {pair.against}: {figure}")
-    for cell in found.cells:
+    for cell in results.cells:
         for why, times in cell.errors.items():
             say(f"FAILED: {times} of {cell.requests} requests to {cell.endpoint}: {why}")

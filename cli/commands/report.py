@@ -13,18 +13,18 @@ from .._derive import RunFlags
 def run(options: ReportOptions, flags: RunFlags) -> None:
     """Write the page and print its path."""
     folder = output_folder(flags, "report")
-    found = write_report(options, folder, force=flags.force)
+    results = write_report(options, folder, force=flags.force)
     if flags.json:
-        print_json(found.to_dict())
+        print_json(results.to_dict())
         return
-    if isinstance(found, JoinedResults):
-        _show(found)
+    if isinstance(results, JoinedResults):
+        _show(results)
     say(f"report: {folder / 'report.html'}")
 
 
-def _show(found: JoinedResults) -> None:
+def _show(results: JoinedResults) -> None:
     columns = ["run", "model", "method", "ms", "speed-up", "predicted", "tokens/step"]
-    columns += [metric.label for metric in found.metrics.values()]
+    columns += [metric.label for metric in results.metrics.values()]
     rows = [
         [
             run.label,
@@ -34,18 +34,18 @@ def _show(found: JoinedResults) -> None:
             f"{speedup:.2f}×",
             "-" if predicted is None else speedup_text(predicted),
             f"{cell.tokens_per_step:.2f}",
-            *(f"{cell.quality[m]:.3f}" if m in cell.quality else "-" for m in found.metrics),
+            *(f"{cell.quality[m]:.3f}" if m in cell.quality else "-" for m in results.metrics),
         ]
-        for run in found.runs
+        for run in results.runs
         for cell, speedup, predicted in run.rows()
     ]
-    for run in found.runs:
+    for run in results.runs:
         for line in quality_lines(run.bench):
             say_first(f"{run.label}: {line}")
     optional = ("predicted", "tokens/step", "ms")
-    table(f"{len(found.runs)} benches", columns, rows, text_columns=3, optional=optional)
-    for line in found.notes:
+    table(f"{len(results.runs)} benches", columns, rows, text_columns=3, optional=optional)
+    for line in results.notes:
         say(line)
-    for run in found.runs:
+    for run in results.runs:
         for line in advice(run.bench):
             note(f"{run.label}: {line}")

@@ -69,10 +69,10 @@ def _duration(seconds: float | None) -> str:
 
 def _options(step: PlannedStep) -> str:
     """Format the options that the recipe sets, without references to earlier steps."""
-    own = {k: v for k, v in step.options.items() if k != "seed" and v not in step.needs}
+    options = {k: v for k, v in step.options.items() if k != "seed" and v not in step.needs}
     return ", ".join(
         f"{key}={'+'.join(map(str, value)) if isinstance(value, list) else value}"
-        for key, value in own.items()
+        for key, value in options.items()
     )
 
 

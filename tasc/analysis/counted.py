@@ -102,7 +102,8 @@ def merge(
 
     Raises InputError if the split is empty.
     """
-    samples, dropped = sum(part.samples for part in parts), sum(part.dropped for part in parts)
+    samples = sum(part.samples for part in parts)
+    dropped = sum(part.dropped for part in parts)
     refuse_empty(stream.source, stream.split, samples, dropped)
     progress("merge counts", 0, 2)
     sample = Sample()
@@ -114,7 +115,10 @@ def merge(
     with scratch() as folder, ThreadPoolExecutor(2) as both:  # merging releases the interpreter
         words = both.map(partial(_words, samples, n_max), sides, (folder / "out", folder / "in"))
         tokens = both.map(partial(_tokens, samples, n_max, size), sides)
-        after, before = (Side(own, *more) for own, more in zip(words, tokens, strict=True))
+        after, before = (
+            Side(words=word_stats, tokens=token_stats, counts=token_counts)
+            for word_stats, (token_stats, token_counts) in zip(words, tokens, strict=True)
+        )
     progress("merge counts", 2, 2)
     return Scan(samples, dropped, len(sample.distinct), before, after, sample.finish())
 
@@ -197,9 +201,9 @@ def load_counted(folder: Path) -> Counted:
 
 def _read(file: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays of a file, whose types are checked, and its facts, which are not."""
-    with safe_open(file, framework="numpy") as held:
-        arrays = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118
-        facts: dict[str, Any] = json.loads((held.metadata() or {})["facts"])
+    with safe_open(file, framework="numpy") as tensors:
+        arrays = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        facts: dict[str, Any] = json.loads((tensors.metadata() or {})["facts"])
     for name, array in arrays.items():
         if array.dtype != _DTYPES[name.partition(".")[2]] or array.ndim != 1:
             raise ValueError(f"{name} is {array.dtype} {array.shape}")

@@ -35,12 +35,15 @@ class Outputs(Distinct):
     boundaries: UInt8 | None  # (T,) 1 where a pre-token starts, if new tokens respect pre-tokens
 
     @classmethod
-    def encode(cls, found: Distinct, base: LoadedTokenizer, export: str) -> "Outputs":
+    def encode(cls, distinct: Distinct, base: LoadedTokenizer, export: str) -> "Outputs":
         """Encode distinct outputs; new tokens of the pretoken export respect pre-tokens."""
-        encoded, boundaries = None, None
+        encoded = None
+        boundaries = None
         if export == "pretoken":
-            encoded, boundaries = base.encode_with_boundaries(found.texts)
-        return cls(found.texts, found.weights, encoded or base.encode(found.texts), boundaries)
+            encoded, boundaries = base.encode_with_boundaries(distinct.texts)
+        return cls(
+            distinct.texts, distinct.weights, encoded or base.encode(distinct.texts), boundaries
+        )
 
     def fit(self, budget: int) -> bool:
         """Return whether ``budget`` tokens can cover about all outputs of several tokens."""

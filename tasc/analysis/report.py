@@ -74,26 +74,27 @@ def analyze(
     has the parts of the split in order, if it is already counted.
     """
     describe = partial(merge, counted) if counted else scan
-    found = describe(stream, tokenizer, n_max=options.n_max, progress=progress)
-    tokens, once = None, None
+    scanned = describe(stream, tokenizer, n_max=options.n_max, progress=progress)
+    tokens = None
+    once = None
     if tokenizer is not None:
-        once = Outputs.encode(found.sample, tokenizer, options.export)
-        tokens = _tokens(found, once, tokenizer, options, progress)
-    return Analysis(_report(stream, found, tokens), found, once)
+        once = Outputs.encode(scanned.sample, tokenizer, options.export)
+        tokens = _tokens(scanned, once, tokenizer, options, progress)
+    return Analysis(_report(stream, scanned, tokens), scanned, once)
 
 
-def _report(stream: Stream, found: Scan, tokens: TokenReport | None) -> TaskReport:
-    before, after = found.input.words.bigrams, found.output.words.bigrams
+def _report(stream: Stream, scanned: Scan, tokens: TokenReport | None) -> TaskReport:
+    before, after = scanned.input.words.bigrams, scanned.output.words.bigrams
     change = after.entropy_bits / before.entropy_bits - 1 if round(before.entropy_bits, 9) else 0.0
     return TaskReport(
         path=stream.source.path,
         split=stream.split,
         fingerprint=stream.fingerprint,
-        samples=found.samples,
-        dropped=found.dropped,
-        distinct_outputs=found.distinct_outputs,
-        input=found.input.words,
-        output=found.output.words,
+        samples=scanned.samples,
+        dropped=scanned.dropped,
+        distinct_outputs=scanned.distinct_outputs,
+        input=scanned.input.words,
+        output=scanned.output.words,
         entropy_change=change,
         coverage_ratio=before.n80 / max(after.n80, 1),
         tokens=tokens,
@@ -101,16 +102,17 @@ def _report(stream: Stream, found: Scan, tokens: TokenReport | None) -> TaskRepo
 
 
 def _tokens(
-    found: Scan,
+    scanned: Scan,
     once: Outputs,
     tokenizer: LoadedTokenizer,
     options: AnalyzeOptions,
     progress: Progress,
 ) -> TokenReport | None:
     """Describe the tokens of a scan, and merges of its distinct outputs ``once``."""
-    if found.input.tokens is None or found.output.tokens is None:
+    if scanned.input.tokens is None or scanned.output.tokens is None:
         return None
-    most, size = max(options.new_tokens), len(tokenizer.vocabulary())
+    most = max(options.new_tokens)
+    size = len(tokenizer.vocabulary())
     result = merge_search(request(once, tokenizer, most, options), progress)
     weights = np.repeat(once.weights, np.diff(once.encoded.offsets))
     counts = np.bincount(once.encoded.tokens, weights, minlength=size)
@@ -119,8 +121,8 @@ def _tokens(
         tokenizer=tokenizer.path,
         vocabulary=size,
         export=options.export,
-        input=found.input.tokens,
-        output=found.output.tokens,
+        input=scanned.input.tokens,
+        output=scanned.output.tokens,
         sampled=len(once.texts),
         frequency=(curve(counts), curve(merged_counts(counts, result, most))),
         top_merges=top_merges(result, once),

@@ -40,8 +40,8 @@ def scan(
     split is empty, or the temporary folder cannot be written; StorageError if no space is left.
     """
     with scratch() as folder:
-        found = count_rows(stream, tokenizer, folder, progress)
-        return merge([found], stream, tokenizer, n_max=n_max, progress=progress)
+        counted = count_rows(stream, tokenizer, folder, progress)
+        return merge([counted], stream, tokenizer, n_max=n_max, progress=progress)
 
 
 def count_rows(
@@ -176,8 +176,10 @@ def count_pieces(
     done: dict[int, Path] = {}
     folder = work / "counted"
     with options.start(tokenizer) as executor:
-        for number, made in keep(executor, count_piece, pieces(stream), folder, resume=resume):
-            done[number] = made
+        for number, piece_folder in keep(
+            executor, count_piece, pieces(stream), folder, resume=resume
+        ):
+            done[number] = piece_folder
             progress("count pieces", len(done), 0)
     return [load_counted(done[number]) for number in sorted(done)]
 
@@ -185,8 +187,9 @@ def count_pieces(
 def count_piece(tokenizer: LoadedTokenizer | None, piece: Piece) -> Files:
     """Count a piece in a worker; return the files of its counts."""
     with scratch() as folder:
-        counted, made = folder / "counted", folder / "made"
+        counted = folder / "counted"
+        saved = folder / "made"
         counted.mkdir()
-        made.mkdir()
-        save_counted(count_rows(piece, tokenizer, counted), made)
-        return {file.name: file.read_bytes() for file in made.iterdir()}
+        saved.mkdir()
+        save_counted(count_rows(piece, tokenizer, counted), saved)
+        return {file.name: file.read_bytes() for file in saved.iterdir()}

@@ -29,14 +29,14 @@ def load_counts(path: Path | str, tokenizer: LoadedTokenizer) -> Int64:
     if not file.is_file():
         raise InputError(f"{file} does not exist: write it with tasc analyze --tokenizer")
     try:
-        with safe_open(file, framework="numpy") as held:
-            owner = (held.metadata() or {}).get("tokenizer")
+        with safe_open(file, framework="numpy") as tensors:
+            owner = (tensors.metadata() or {}).get("tokenizer")
             if owner != tokenizer.identity.hex():
                 raise InputError(
                     f"{file} does not belong to the tokenizer {tokenizer.path}: run tasc analyze "
                     "--tokenizer with this one"
                 )
-            counts: Int64 = held.get_tensor("output")
+            counts: Int64 = tensors.get_tensor("output")
         size = len(tokenizer.vocabulary())
         if counts.dtype != np.int64 or counts.shape != (size,) or counts.min(initial=0) < 0:
             raise ValueError(f"counts of {counts.dtype} {counts.shape}, wanted int64 ({size},)")

@@ -92,9 +92,9 @@ def _example(text: str, outputs: Distinct) -> tuple[str, str, str]:
     """Return the n-gram in the first output with text before and after it, else in any output."""
     first = None
     for output in outputs.texts:
-        before, found, after = output.partition(text)
-        if found:
-            example = before[-_AROUND:], found, after[:_AROUND]
+        before, ngram, after = output.partition(text)
+        if ngram:
+            example = before[-_AROUND:], ngram, after[:_AROUND]
             if before and after:
                 return example
             first = first or example

@@ -66,16 +66,16 @@ def state() -> str:
         return f"not usable: {error}"
 
 
-def launch(name: str, first: "torch.Tensor", *rest: Any) -> None:  # noqa: ANN401
+def launch(name: str, first: "torch.Tensor", *others: Any) -> None:  # noqa: ANN401
     """Launch a kernel on the current stream of the first tensor's device; pass tensors as pointers.
 
     Raises the errors of ``call``.
     """
     import torch
 
-    given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in (first, *rest)]
+    arguments = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in (first, *others)]
     with torch.cuda.device(first.device):
-        call(name, *given, torch.cuda.current_stream().cuda_stream)
+        call(name, *arguments, torch.cuda.current_stream().cuda_stream)
 
 
 def call(name: str, *arguments: Any) -> None:  # noqa: ANN401

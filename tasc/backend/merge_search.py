@@ -16,7 +16,7 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
     """
     boundaries = request.boundaries
     with refusals():
-        found = _native.merge_search(
+        fields = _native.merge_search(
             tokens=np.ascontiguousarray(request.tokens),
             offsets=np.ascontiguousarray(request.offsets),
             weights=np.ascontiguousarray(request.weights),
@@ -35,14 +35,14 @@ def merge_search(request: MergeRequest, progress: Progress = silent) -> MergeRes
         )
     merges = tuple(
         Merge(ids, new_id, string, count, count * (len(ids) - 1), pcs, tokens, h2, h1, inner)
-        for ids, new_id, string, count, inner, pcs, tokens, h2, h1 in found["merges"]
+        for ids, new_id, string, count, inner, pcs, tokens, h2, h1 in fields["merges"]
     )
     progress("merge search", len(merges), len(merges))
     return MergeResult(
         merges=merges,
-        tokens_before=found["tokens_before"],
-        h2_before=found["h2_before"],
-        h1_before=found["h1_before"],
-        rejected=found["rejected"],
-        aliases=tuple(Alias(*alias) for alias in found["aliases"]),
+        tokens_before=fields["tokens_before"],
+        h2_before=fields["h2_before"],
+        h1_before=fields["h1_before"],
+        rejected=fields["rejected"],
+        aliases=tuple(Alias(*alias) for alias in fields["aliases"]),
     )

@@ -151,7 +151,7 @@ class Client:
         try:
             if not self.model:
                 self.model = await self._request(
-                    "get", "/models", lambda found: text_of(found["data"][0]["id"])
+                    "get", "/models", lambda answer: text_of(answer["data"][0]["id"])
                 )
         except RequestError as error:
             await self._client.close()

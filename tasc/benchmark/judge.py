@@ -144,9 +144,9 @@ class _Judge:
 
     async def score_all(self, questions: Sequence[Question], progress: Progress) -> None:
         """Score the questions that have no score in the journal, several at a time."""
-        known = {line.key: line.score for line in self.journal.lines}
+        scores = {line.key: line.score for line in self.journal.lines}
         keys = {question: self.key(question) for question in questions}
-        self.found = {question: known[key] for question, key in keys.items() if key in known}
+        self.found = {question: scores[key] for question, key in keys.items() if key in scores}
         waiting = iter([question for question in questions if question not in self.found])
 
         async def user() -> None:
@@ -225,5 +225,5 @@ class _Judge:
         return None, reply
 
 
-def _reply(found: Any) -> str:  # noqa: ANN401
-    return text_of(found["choices"][0]["message"]["content"])
+def _reply(answer: Any) -> str:  # noqa: ANN401
+    return text_of(answer["choices"][0]["message"]["content"])

@@ -36,7 +36,7 @@ def match(
     target: Target,
     prompts: Sequence[np.ndarray],
     expected: Sequence[np.ndarray],
-    found: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
     against: str,
     *,
     sampled: bool = False,
@@ -47,7 +47,7 @@ def match(
     the shared tokens, without a tree; skip it if outputs were ``sampled``.
     """
     differences = []
-    for i, (prompt, a, b) in enumerate(zip(prompts, expected, found, strict=True)):
+    for i, (prompt, a, b) in enumerate(zip(prompts, expected, outputs, strict=True)):
         if not np.array_equal(a, b):
             at = _first_difference(a, b)
             margin = None if sampled else _margin(target, np.concatenate([prompt, a[:at]]))
@@ -81,14 +81,18 @@ def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
     The first one and methods that choose among labels are compared with themselves. Where rows
     keep their bits, the logits of a few samples are compared, too.
     """
-    first, found = firsts(cells), list[Lossless]()
+    first = firsts(cells)
+    results = list[Lossless]()
     digests = dict[str, list[bytes]]()  # of the logits of each model's first cell
     for cell in cells:
         label = cell.model.label
         against = cell if cell.method.chooses else first[label]
-        target, sampled = cell.model.target, options.sampling is not None
-        expected, own = ([g.tokens for g in one.runs[0]] for one in (against, cell))
-        result = match(target, cell.prompts, expected, own, against.method.label, sampled=sampled)
+        target = cell.model.target
+        sampled = options.sampling is not None
+        expected, outputs = ([g.tokens for g in one.runs[0]] for one in (against, cell))
+        result = match(
+            target, cell.prompts, expected, outputs, against.method.label, sampled=sampled
+        )
         if cell is not against and target.bitwise:
             if label not in digests:
                 digests[label] = logits_of(against, options)
@@ -96,8 +100,8 @@ def matches(cells: Sequence[Cell], options: BenchOptions) -> list[Lossless]:
             equal = sum(x == y for x, y in zip(a, b, strict=False))
             of = max(len(a), len(b))
             result = result.model_copy(update={"logits_identical": equal, "logits_of": of})
-        found.append(result)
-    return found
+        results.append(result)
+    return results
 
 
 def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
@@ -117,8 +121,12 @@ def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
 
     policy = cell.policy and Adaptive(cell.policy.cost, learns=cell.policy.learns)
     again = replace(cell, policy=policy)
-    made = decode(again, some, slice(0, len(some)), options, recording)
-    return [d for own, one in zip(digests, made, strict=True) for d in own[: len(one.tokens)]]
+    generations = decode(again, some, slice(0, len(some)), options, recording)
+    return [
+        d
+        for committed, generation in zip(digests, generations, strict=True)
+        for d in committed[: len(generation.tokens)]
+    ]
 
 
 def _varied(prompts: Sequence[np.ndarray]) -> tuple[int, ...]:
@@ -135,23 +143,24 @@ def references(
     Sampled outputs are decoded again without sampling, in batches of the same size.
     """
     chosen = [cell for cell in firsts(cells).values() if not cell.method.chooses]
-    found = []
+    reference_matches = []
     for done, cell in enumerate(chosen):
         progress("compare with transformers", done, len(chosen))
-        found.append(_reference(cell, options))
-    return tuple(found)
+        reference_matches.append(_reference(cell, options))
+    return tuple(reference_matches)
 
 
 def _reference(cell: Cell, options: BenchOptions) -> ReferenceMatch:
     samples = _varied(cell.prompts)
     some = [cell.prompts[i] for i in samples]
-    grammar, longest = cell.resources.grammar, options.max_new_tokens
+    grammar = cell.resources.grammar
+    longest = options.max_new_tokens
     expected = [generate_reference(cell.model, prompt, longest, grammar) for prompt in some]
     if options.sampling is None:
-        made = [cell.runs[0][i] for i in samples]
+        generations = [cell.runs[0][i] for i in samples]
     else:
-        made = decode(cell, some, slice(0, len(some)), options.greedy())
-    outputs = [g.tokens for g in made]
+        generations = decode(cell, some, slice(0, len(some)), options.greedy())
+    outputs = [g.tokens for g in generations]
     result = match(cell.model.target, some, expected, outputs, "transformers generate")
     if first := result.first_difference:
         first = first.model_copy(update={"sample": samples[first.sample]})

@@ -153,13 +153,13 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         return self.but(temperature=None, top_k=0, top_p=1.0, verify="sampled")
 
     @classmethod
-    def _with_defaults(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _with_defaults(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Add methods for a draft head, and for labels unless outputs are sampled."""
-        head = bool(given.get("draft_head"))
-        chooses = given.get("choices") and given.get("temperature") is None
-        if "methods" in given or not (head or chooses):
-            return given
-        return given | {"methods": ("ar", default_method(head=head), *["choices"] * bool(chooses))}
+        head = bool(values.get("draft_head"))
+        chooses = values.get("choices") and values.get("temperature") is None
+        if "methods" in values or not (head or chooses):
+            return values
+        return values | {"methods": ("ar", default_method(head=head), *["choices"] * bool(chooses))}
 
     @field_validator("metrics")
     @classmethod

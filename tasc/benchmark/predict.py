@@ -49,8 +49,8 @@ def predict(
     predicted = dict[tuple[str, str], Simulated]()
     if options.batch_size == 1 and cells[0].method.entry.simulates:
         for label in dict.fromkeys(cell.model.label for cell in cells):
-            own = [cell for cell in cells if cell.model.label == label]
-            for method, simulated in _predict_model(own, test, options.max_new_tokens):
+            cells_of_model = [cell for cell in cells if cell.model.label == label]
+            for method, simulated in _predict_model(cells_of_model, test, options.max_new_tokens):
                 predicted[label, method] = simulated
     first = predicted.get((measured[0].model, measured[0].method))
     rows = [
@@ -67,8 +67,8 @@ def cost_of(
 ) -> CostModel:
     """Measure T(k) of a model here. ``tokenizer`` is its own, None if another one is used."""
     target = target_for(load_to_decode(folder, dtype, device, tokenizer))
-    cost, chains_only = measured_cost(target, fresh=True), target.chains_only
-    return replace(cost, chains_only=chains_only, drafts_first=target.drafts_first)
+    cost = measured_cost(target, fresh=True)
+    return replace(cost, chains_only=target.chains_only, drafts_first=target.drafts_first)
 
 
 def _predict_model(
@@ -77,8 +77,14 @@ def _predict_model(
     """Yield the methods of one model that draft from tokens alone, by label."""
     model = cells[0].model
     cost = measured_cost(model.target, fresh=True)  # right after the run that it predicts
-    limits = max_new_tokens, model.target.chains_only, model.target.drafts_first
-    references = References.of(model.tokenizer, test.prompts, test.outputs, *limits)
+    references = References.of(
+        model.tokenizer,
+        test.prompts,
+        test.outputs,
+        max_new_tokens=max_new_tokens,
+        chains_only=model.target.chains_only,
+        drafts_first=model.target.drafts_first,
+    )
     for cell in cells:
         if not cell.method.entry.simulates:
             continue
@@ -92,9 +98,10 @@ def _predict_model(
 
 
 def _compared(
-    own: Simulated, first: Simulated, cell: results.Cell, first_cell: results.Cell
+    simulated: Simulated, first: Simulated, cell: results.Cell, first_cell: results.Cell
 ) -> PredictedCell:
-    (figures, ms), (plain, plain_ms) = own, first
+    (figures, ms) = simulated
+    (plain, plain_ms) = first
     measured = cell.speedup(first_cell)
     speedup = (plain.ms_per_sample or 0.0) / (figures.ms_per_sample or 1.0)
     # The methods of a model share the turns; the turns of two models are independent.
@@ -154,5 +161,5 @@ def _kendall(values: Sequence[float], others: Sequence[float]) -> tuple[float | 
         return None, None
     from scipy.stats import kendalltau
 
-    found = kendalltau(values, others)
-    return float(found.statistic), float(found.pvalue)
+    test = kendalltau(values, others)
+    return float(test.statistic), float(test.pvalue)

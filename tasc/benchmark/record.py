@@ -50,16 +50,17 @@ def describe(
     )
 
 
-def _steps(made: Sequence[Generation]) -> dict[str, Any]:
+def _steps(generations: Sequence[Generation]) -> dict[str, Any]:
     """Count tokens, forwards and drafts of one repeat: fields of a cell."""
-    steps = StepStats.of(made)
-    tokens, forwards = sum(len(g.tokens) for g in made), sum(g.decoding_steps for g in made)
+    steps = StepStats.of(generations)
+    tokens = sum(len(g.tokens) for g in generations)
+    forwards = sum(g.decoding_steps for g in generations)
     return {
-        "samples": len(made),
+        "samples": len(generations),
         "tokens": tokens,
-        "tokens_per_output": tokens / len(made),
+        "tokens_per_output": tokens / len(generations),
         "decoding_steps": forwards,
-        "decoding_steps_per_output": forwards / len(made),
+        "decoding_steps_per_output": forwards / len(generations),
         "tokens_per_step": steps.tokens_per_step,
         "tokens_per_step_interval": steps.interval,
         "accepted_by_position": tuple(steps.accepted_by_position),
@@ -120,7 +121,7 @@ def _outputs(cell: Cell, references: Sequence[str]) -> tuple[results.Output, ...
     """Describe each sample, with the text, tokens and steps of the first repeat."""
     decode = cell.model.text
     drafted_from = cell.method.source(cell.resources)
-    found = []
+    outputs = []
     for i, runs in enumerate(zip(*cell.runs, strict=True)):
         first = runs[0]
         cut = first.finish == "length"
@@ -137,8 +138,8 @@ def _outputs(cell: Cell, references: Sequence[str]) -> tuple[results.Output, ...
             "accepted": [(begin, end) for begin, end, _ in spans],
             "sources": [source for *_, source in spans],
         }
-        found.append(results.Output.model_validate(output))
-    return tuple(found)
+        outputs.append(results.Output.model_validate(output))
+    return tuple(outputs)
 
 
 def ends_in_loop(tokens: np.ndarray) -> bool:
@@ -156,20 +157,22 @@ def ends_in_loop(tokens: np.ndarray) -> bool:
 
 
 def accepted_spans(
-    made: Generation, decode: Callable[[list[int]], str], source: str = "other"
+    generation: Generation, decode: Callable[[list[int]], str], source: str = "other"
 ) -> Iterator[Span]:
     """Yield where in the decoded text accepted draft tokens stand, and what they were drafted from.
 
     A span is of one step and one source: ``source`` where the drafter told none. A token that is a
     part of a character counts with the character that it ends.
     """
-    tokens = made.tokens.tolist()
-    told = None if made.sources is None else [SOURCES[i] for i in made.sources]
-    text, at = decode(tokens), 0
-    for count in (made.prefilled - 1, *made.accepted):
+    tokens = generation.tokens.tolist()
+    told = None if generation.sources is None else [SOURCES[i] for i in generation.sources]
+    text = decode(tokens)
+    at = 0
+    for count in (generation.prefilled - 1, *generation.accepted):
         named = ["other"] * count if told is None else told[at : at + count]
         for name, run in groupby(named):
-            begin, at = at, at + len(list(run))
+            begin = at
+            at += len(list(run))
             pairs = ([text, decode(tokens[:k])] for k in (begin, at))
             spanned = [len(commonprefix(pair)) for pair in pairs]  # noqa: RUF071 - texts, not paths
             if spanned[1] > spanned[0]:
@@ -179,15 +182,16 @@ def accepted_spans(
 
 def _retokenized(cell: Cell, texts: Sequence[str]) -> dict[str, float]:
     """Compare what was written with the tokens that the tokenizer makes of it: fields of a cell."""
-    own, ends = cell.model.encode(texts), cell.model.end_ids
+    canonical = cell.model.encode(texts)
+    ends = cell.model.end_ids
     written = [
         run.tokens[:-1] if np.isin(run.tokens[-1:], ends).any() else run.tokens
         for run in cell.runs[0]
     ]
-    same = [np.array_equal(a, b) for a, b in zip(own, written, strict=True)]
+    same = [np.array_equal(a, b) for a, b in zip(canonical, written, strict=True)]
     return {
         "canonical": float(np.mean(same)),
-        "times_canonical_length": sum(map(len, written)) / max(1, sum(map(len, own))),
+        "times_canonical_length": sum(map(len, written)) / max(1, sum(map(len, canonical))),
     }
 
 

@@ -30,7 +30,7 @@ def keep(
     folder.mkdir(exist_ok=True)
     for left in folder.glob("*.tmp"):
         remove(left)
-    done = {int(made.name) for made in folder.iterdir()}
+    done = {int(result.name) for result in folder.iterdir()}
     yield from ((number, folder / str(number)) for number in sorted(done))
     numbers: list[int] = []
 
@@ -41,11 +41,11 @@ def keep(
                 yield task
 
     for i, files in executor.run(work, missing()):
-        made = folder / str(numbers[i])
-        new = folder / f"{made.name}.{os.getpid()}.tmp"
+        result = folder / str(numbers[i])
+        new = folder / f"{result.name}.{os.getpid()}.tmp"
         new.mkdir()
         for name, contents in files.items():
             (new / name).write_bytes(contents)
         flush_below(new)
-        new.rename(made)
-        yield numbers[i], made
+        new.rename(result)
+        yield numbers[i], result

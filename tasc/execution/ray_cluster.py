@@ -95,10 +95,12 @@ def _package(*, alone: bool) -> Any:  # noqa: ANN401
 @contextmanager
 def _cluster(ray: Any, workers: Workers) -> Iterator[None]:  # noqa: ANN401
     address = workers.address or "local"  # one of our own, even beside a running one
-    own = {} if workers.address else {"num_cpus": workers.count, "_node_ip_address": "127.0.0.1"}
+    resources = (
+        {} if workers.address else {"num_cpus": workers.count, "_node_ip_address": "127.0.0.1"}
+    )
     quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     try:
-        ray.init(address, **quiet, **own)
+        ray.init(address, **quiet, **resources)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise UnavailableError(
             f"no Ray cluster at {address} ({str(error).partition(chr(10))[0]}): "

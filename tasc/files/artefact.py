@@ -159,7 +159,8 @@ def create(
             flush(folder.parent)
         with resumable(output, step.key, insist=insist) as work:
             _check_replaced(output, force=force)  # another run may have just ended
-            folder, started = work / NEW, time.time()
+            folder = work / NEW
+            started = time.time()
             folder.mkdir()
             with writing(folder):
                 yield Workspace(folder, work, began(work))
@@ -167,11 +168,12 @@ def create(
                 _share(folder, folder / MANIFEST)
                 flush_below(folder)
             _check_replaced(output, force=force)  # something may have been put there meanwhile
-            made, late = folder.stat(), None
+            finished = folder.stat()
+            late = None
             try:
                 publish(folder, output)
             except KeyboardInterrupt as interrupt:
-                if not (output.exists() and os.path.samestat(made, output.stat())):
+                if not (output.exists() and os.path.samestat(finished, output.stat())):
                     raise
                 late = interrupt  # the output is complete, so no checkpoint is kept
         if late is not None:

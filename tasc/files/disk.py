@@ -50,9 +50,9 @@ def system_error(error: BaseException) -> OSError | None:
     """
     cause: BaseException | None = error
     while cause is not None:
-        found = _os_error(cause)
-        if found is not None and found.errno in _FULL:
-            return found
+        os_error = _os_error(cause)
+        if os_error is not None and os_error.errno in _FULL:
+            return os_error
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return _os_error(error)
 

@@ -48,8 +48,8 @@ class GgufHeader:
         if kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
-            found = "is missing" if value is None else f"is of type {type(value).__name__}"
-            raise InputError(f"{self.path}: the field {name} {found}: {ADVICE}")
+            fault = "is missing" if value is None else f"is of type {type(value).__name__}"
+            raise InputError(f"{self.path}: the field {name} {fault}: {ADVICE}")
         return value
 
 
@@ -95,12 +95,12 @@ def _read(path: Path, cursor: _Cursor) -> GgufHeader:
     if max(tensors, fields) > _MOST_ENTRIES:
         raise ValueError(f"it claims {tensors:,} tensors and {fields:,} fields")
     metadata = _by_name([(cursor.text(), _value(cursor)) for _ in range(fields)])
-    found = _by_name([_tensor(cursor) for _ in range(tensors)])
+    tensor_infos = _by_name([_tensor(cursor) for _ in range(tensors)])
     alignment = metadata.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= _MOST_ALIGNMENT:
         raise ValueError(f"general.alignment is {alignment!r:.60}")
     base = -(-cursor.at // alignment) * alignment
-    placed = {n: TensorInfo(t.shape, t.kind, base + t.start) for n, t in found.items()}
+    placed = {n: TensorInfo(t.shape, t.kind, base + t.start) for n, t in tensor_infos.items()}
     return GgufHeader(path, metadata, placed)
 
 

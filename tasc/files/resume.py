@@ -38,16 +38,16 @@ def resumable(output: Path, key: str, *, insist: bool = False) -> Iterator[Path]
     work = work_of(output)
     handle = _open_locked(work, output)
     try:
-        found = _checked_key(handle, work)
+        stored_key = _checked_key(handle, work)
         folders.recover(handle, output)
-        if insist and found != key and _has_checkpoints(work):
+        if insist and stored_key != key and _has_checkpoints(work):
             raise InputError(
                 f"the checkpoints in {work} belong to a run with other options, data or models, or "
                 "of another version: repeat that run's command, or drop --resume to start again"
             )
         ended = False
         try:
-            if found != key:
+            if stored_key != key:
                 folders.empty(handle, _KEY)
                 _write_key(handle, key)
             yield work

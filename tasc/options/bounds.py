@@ -47,8 +47,10 @@ def within(
 ) -> Number:
     """Declare a numeric field of a ``Bounded`` dataclass, with its bounds and description."""
     bounds = Bounds(low, high, below)
-    made: Number = field(default=default, metadata={"bounds": bounds, "description": description})
-    return made
+    declared: Number = field(
+        default=default, metadata={"bounds": bounds, "description": description}
+    )
+    return declared
 
 
 @dataclass(frozen=True)

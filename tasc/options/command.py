@@ -74,16 +74,16 @@ class CommandOptions(Options):
         return cls._with_defaults(defaults | renamed | {"source": task.data()})
 
     @classmethod
-    def _with_defaults(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _with_defaults(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Add default values that depend on other options."""
-        return given
+        return values
 
     @classmethod
     def _renamed(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Replace older names of fields. Raises ValueError if both names are given."""
         renamed = dict(values)
         for name, info in cls.model_fields.items():
-            shells = [held for held in info.metadata if isinstance(held, Shell)]
+            shells = [entry for entry in info.metadata if isinstance(entry, Shell)]
             for old in (alias.replace("-", "_") for shell in shells for alias in shell.aliases):
                 if old in renamed and name in renamed:
                     raise ValueError(f"{old} is an older name of {name}: give {name} only")
@@ -155,8 +155,8 @@ class StepOptions(CommandOptions):
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401
         """Return a copy with ``changes``; all checks run again."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**given | changes)
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**values | changes)
 
     @field_validator("*")
     @classmethod
@@ -184,9 +184,9 @@ class ModelOptions(StepOptions):
 
 def like(kind: type[Bounded], name: str) -> Any:  # noqa: ANN401
     """Declare a field with the default, bounds and description of a ``Bounded`` dataclass."""
-    (found,) = (option for option in fields(kind) if option.name == name)
-    bounds: Bounds | None = found.metadata.get("bounds")
+    (option,) = (each for each in fields(kind) if each.name == name)
+    bounds: Bounds | None = option.metadata.get("bounds")
     limits: dict[str, Any] = {}
     if bounds:
         limits = {"ge": bounds.low, "lt" if bounds.below else "le": bounds.high}
-    return Field(found.default, description=found.metadata["description"], **limits)
+    return Field(option.default, description=option.metadata["description"], **limits)

@@ -41,9 +41,9 @@ class Constraint:
         schema's key ``x-json-dumps`` may state the arguments ``separators``, ``indent`` and
         ``ensure_ascii``, and ``x-guidance`` llguidance's own options.
         """
-        given = schema.get(_GUIDANCE, {})
-        if not isinstance(given, dict):
-            raise InputError(f"{name}: x-guidance is {given!r:.60}: give an object")
+        guidance = schema.get(_GUIDANCE, {})
+        if not isinstance(guidance, dict):
+            raise InputError(f"{name}: x-guidance is {guidance!r:.60}: give an object")
         try:
             text = json.dumps(schema)
         except (TypeError, ValueError, RecursionError) as error:
@@ -124,9 +124,9 @@ def read_constraint(
     ``schema`` is a file or its contents, ``grammar`` a file. Raises InputError if a file cannot be
     read, or several are given.
     """
-    given = [n for n, v in zip(CONSTRAINTS, (schema, grammar, regex), strict=True) if v is not None]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)} exclude each other: give one of them")
+    names = [n for n, v in zip(CONSTRAINTS, (schema, grammar, regex), strict=True) if v is not None]
+    if len(names) > 1:
+        raise InputError(f"{' and '.join(names)} exclude each other: give one of them")
     if isinstance(schema, str):
         name = f"schema {schema}"
         return Constraint.of_schema(json_object(_read(schema, "schema"), name), name)

@@ -14,8 +14,8 @@ def parse_label(text: str) -> tuple[str, str]:
 
     A path may contain "=" too: a label has no "/", and text that is an existing path has no label.
     """
-    label, found, path = text.partition("=")
-    if not found or "/" in label or Path(text).exists():
+    label, separator, path = text.partition("=")
+    if not separator or "/" in label or Path(text).exists():
         return "", text
     return label, path
 
@@ -65,8 +65,8 @@ def resolve_model(text: str) -> tuple[str, str]:
     label = label or folder.name or path
     if not (folder / MANIFEST).is_file():
         return label, path
-    if found := _plain_model(folder):
-        return label, str(found)
+    if plain_model := _plain_model(folder):
+        return label, str(plain_model)
     if (folder / "adapter").is_dir():
         raise InputError(
             f"{folder} contains an adapter but no plain model: run tasc finetune with --merge"
@@ -86,8 +86,8 @@ def trained_template(text: str) -> str | None:
 def training_arguments(text: str) -> dict[str, Any] | None:
     """Return the options of the command that trained a model; None if tasc did not train it."""
     folder = Path(parse_path(text)[1])
-    made = folder if (folder / MANIFEST).is_file() else folder.parent
-    manifest = read_manifest(made) if (made / MANIFEST).is_file() else {}
+    artefact = folder if (folder / MANIFEST).is_file() else folder.parent
+    manifest = read_manifest(artefact) if (artefact / MANIFEST).is_file() else {}
     arguments = manifest.get("arguments")
     trained = manifest.get("command") in _TRAINING and isinstance(arguments, dict)
     return arguments if trained else None

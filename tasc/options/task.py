@@ -114,8 +114,8 @@ class Data(Options):
         """Return the same data as the library describes it, below $TASC_DATA if only there."""
         fields = set(Data.model_fields)
         named = frozenset(self.model_fields_set & fields)
-        found = {"path": _in_data_dir(self.path, os.environ.get("TASC_DATA"))}
-        return Source(**self.model_dump(include=fields) | found, named=named)
+        located = {"path": _in_data_dir(self.path, os.environ.get("TASC_DATA"))}
+        return Source(**self.model_dump(include=fields) | located, named=named)
 
 
 class Task(Data):
@@ -145,13 +145,13 @@ class Task(Data):
 
     def defaults(self, fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
         """Return the values that the task defines for options with these ``fields``."""
-        found = {name: getattr(self, name) for name in _DEFAULTS if name in fields}
+        values = {name: getattr(self, name) for name in _DEFAULTS if name in fields}
         if "epochs" in fields:  # training does not depend on it
-            found.pop("max_new_tokens", None)
+            values.pop("max_new_tokens", None)
         for name in _SPLIT_FIELDS:
             if name in fields and fields[name].default in self.splits:
-                found[name] = self.splits[fields[name].default]
-        return {name: value for name, value in found.items() if value is not None}
+                values[name] = self.splits[fields[name].default]
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def _in_data_dir(path: str, folder: str | None) -> str:
@@ -215,9 +215,9 @@ def _read_keys(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: the key {twice[0]!r} appears twice: remove one")
     if not isinstance(raw, dict) or not isinstance(raw.get("path"), str) or not raw["path"]:
         raise InputError(f"{path} has no data: add the key path, such as path: train.jsonl")
-    known = ", ".join(Task.model_fields)
+    keys = ", ".join(Task.model_fields)
     if unknown := [str(key) for key in raw if key not in Task.model_fields]:
-        raise InputError(f"{path}: unknown key {unknown[0]!r:.60}: use one of {known}")
+        raise InputError(f"{path}: unknown key {unknown[0]!r:.60}: use one of {keys}")
     if is_task_file(raw["path"]):
         raise InputError(f"{path}: path {raw['path']!r:.60} is another task file: give the data")
     return raw

@@ -99,7 +99,7 @@ def read_texts(options: StepOptions) -> Texts:
 def _exists(source: Source, split: str, main: str | None) -> bool:
     existing = splits(source)
     try:
-        found = choose_split(source.path, existing, split)
+        chosen = choose_split(source.path, existing, split)
     except InputError:
         return False
-    return main is None or found != choose_split(source.path, existing, main)
+    return main is None or chosen != choose_split(source.path, existing, main)

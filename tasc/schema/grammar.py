@@ -147,15 +147,15 @@ class _Rules:
         return self.rule(" | ".join(self._of_types(schema, depth)))
 
     def _of_types(self, schema: Schema, depth: int) -> list[str]:
-        found = list[str]()
+        alternatives = list[str]()
         for kind in types_of(schema):
             try:
-                found.append(self._of_type(kind, schema, depth))
+                alternatives.append(self._of_type(kind, schema, depth))
             except NeverError as error:
                 never = error
-        if not found:
+        if not alternatives:
             raise never
-        return found
+        return alternatives
 
     def _of_type(self, kind: str, schema: Schema, depth: int) -> str:
         if kind == "object":
@@ -269,37 +269,37 @@ class _Rules:
     # Strings and numbers
 
     def _string(self, schema: Schema) -> str:
-        given = {name: schema[name] for name in _OF_TYPE["string"] if name in schema}
-        fewest, most = (given.get(name) for name in ("minLength", "maxLength"))
-        if "format" in given:
-            return self.left({"type": "string", **given}, whole=False, why="format")
-        if not given:
+        limits = {name: schema[name] for name in _OF_TYPE["string"] if name in schema}
+        fewest, most = (limits.get(name) for name in ("minLength", "maxLength"))
+        if "format" in limits:
+            return self.left({"type": "string", **limits}, whole=False, why="format")
+        if not limits:
             return self.terminal(STRING)
         if not all(length is None or is_size(length) for length in (fewest, most)):
             raise UnsupportedError("a length")
         if most is not None and (fewest or 0) > most:
             raise NeverError("minLength is greater than maxLength")
         bounds = f'/"{CHARACTER}{{{int(fewest or 0)},{"" if most is None else int(most)}}}"/'
-        if "pattern" not in given:
+        if "pattern" not in limits:
             return self._terminal(bounds)
         try:
-            pattern = expression(given["pattern"], self.layout.ensure_ascii)
+            pattern = expression(limits["pattern"], self.layout.ensure_ascii)
         except UnsupportedError as error:
-            return self.left({"type": "string", **given}, whole=False, why=str(error))
+            return self.left({"type": "string", **limits}, whole=False, why=str(error))
         definition = f"/{pattern}/"
         if fewest is None and most is None:
             return self._terminal(definition)
         return self._terminal(f"{definition} & {bounds}")
 
     def _number(self, kind: str, schema: Schema) -> str:
-        given = {name: schema[name] for name in _OF_TYPE["number"] if name in schema}
-        if not given:
+        bounds = {name: schema[name] for name in _OF_TYPE["number"] if name in schema}
+        if not bounds:
             return self.terminal(INTEGER if kind == "integer" else NUMBER)
-        left = self.left({"type": kind, **given}, whole=False, why=min(given))
+        left = self.left({"type": kind, **bounds}, whole=False, why=min(bounds))
         if kind == "integer":  # json.dumps writes 1.0 for a float
             whole = self.terminal(r"\.0+")
             return self.rule(f"{left} {whole}?")
-        others = [self.terminal(regex) for regex in exponents(given)]
+        others = [self.terminal(regex) for regex in exponents(bounds)]
         return self.rule(" | ".join([left, *others]))
 
     # Arrays and objects

@@ -94,8 +94,8 @@ def _has_no_effect(key: str, value: object, schema: Schema) -> bool:
 def references(schema: object) -> list[str]:
     """Return all references below a part of a schema."""
     if isinstance(schema, Mapping):
-        own = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
-        return own + [path for part in schema.values() for path in references(part)]
+        paths = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
+        return paths + [path for part in schema.values() for path in references(part)]
     if isinstance(schema, list):
         return [path for part in schema for path in references(part)]
     return []
@@ -108,13 +108,13 @@ def resolved(root: Schema, path: object) -> Any:  # noqa: ANN401
     """
     if not isinstance(path, str) or not (path == "#" or path.startswith("#/")):
         raise UnsupportedError("$ref")
-    found: Any = root
+    part: Any = root
     for step in path[2:].split("/") if path != "#" else []:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and name in found:
-            found = found[name]
-        elif isinstance(found, list) and name.isdigit() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(part, Mapping) and name in part:
+            part = part[name]
+        elif isinstance(part, list) and name.isdigit() and int(name) < len(part):
+            part = part[int(name)]
         else:
             raise UnsupportedError("$ref")
-    return found
+    return part

@@ -38,21 +38,21 @@ class Layout:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of json.dumps that write texts so."""
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         separators = (self.item_separator, self.key_separator)
         if separators != _separators(self.indent):
-            found["separators"] = separators
+            arguments["separators"] = separators
         if self.indent is not None:
             spaces = not self.indent.strip(" ")
-            found["indent"] = len(self.indent) if spaces else self.indent
+            arguments["indent"] = len(self.indent) if spaces else self.indent
         if self.ensure_ascii is not None:
-            found["ensure_ascii"] = self.ensure_ascii
-        return found
+            arguments["ensure_ascii"] = self.ensure_ascii
+        return arguments
 
     def __str__(self) -> str:
         """Return the call, such as ``json.dumps(…, indent=2)``."""
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
-        return f"json.dumps(…{', ' * bool(given)}{given})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"json.dumps(…{', ' * bool(arguments)}{arguments})"
 
     def dumps(self, value: object) -> str:
         return json.dumps(value, **({"ensure_ascii": False} | self.arguments))
@@ -70,16 +70,17 @@ def layout_of(schema: Mapping[str, Any], name: str) -> Layout | None:
     """
     if KEY not in schema:
         return None
-    given = schema[KEY]
-    known = {"separators", "indent", "ensure_ascii"}
-    if not isinstance(given, dict) or not given.keys() <= known:
+    value = schema[KEY]
+    arguments = {"separators", "indent", "ensure_ascii"}
+    if not isinstance(value, dict) or not value.keys() <= arguments:
         raise InputError(
-            f"{name}: {KEY} is {given!r:.60}: give an object of separators, indent and ensure_ascii"
+            f"{name}: {KEY} is {value!r:.60}: give an object of separators, indent and ensure_ascii"
         )
-    indent, ascii_ = given.get("indent"), given.get("ensure_ascii")
+    indent = value.get("indent")
+    ascii_ = value.get("ensure_ascii")
     if isinstance(indent, int) and not isinstance(indent, bool) and 0 <= indent <= 16:
         indent = " " * indent
-    separators = given.get("separators") or _separators(indent)
+    separators = value.get("separators") or _separators(indent)
     good = isinstance(separators, list | tuple) and len(separators) == 2
     good = good and all(isinstance(part, str) for part in separators)
     good = good and bool(_ITEM.fullmatch(separators[0]) and _KEY.fullmatch(separators[1]))
@@ -173,7 +174,8 @@ def _count(
     text: str, items: Counter[str], keys: Counter[str], indents: Counter[str | None]
 ) -> None:
     """Count the separators and indents of one text, each once."""
-    before, opened = "", False
+    before = ""
+    opened = False
     seen: set[tuple[int, str | None]] = set()
     counters: tuple[Counter[Any], ...] = (items, keys, indents)
     for match in _TOKEN.finditer(text):
@@ -186,8 +188,8 @@ def _count(
             opened = True
             seen.add((2, after.rpartition("\n")[2] if "\n" in after else None))
         before = after
-    for which, found in seen:
-        counters[which][found] += 1
+    for which, spelling in seen:
+        counters[which][spelling] += 1
 
 
 def _ways(text: str) -> set[bool]:

@@ -36,12 +36,12 @@ def expression(pattern: str, ensure_ascii: bool | None) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = parser.parse(pattern)
+            tree = parser.parse(pattern)
     except (re.error, OverflowError, RecursionError):
         raise UnsupportedError(f"pattern {pattern!r:.60}") from None
-    if found.state.flags & ~re.UNICODE.value:
+    if tree.state.flags & ~re.UNICODE.value:
         raise UnsupportedError(f"flags in the pattern {pattern!r:.60}")
-    return f'"{_searched(list(found), ensure_ascii)}"'
+    return f'"{_searched(list(tree), ensure_ascii)}"'
 
 
 def _searched(items: Sequence[Any], ensure_ascii: bool | None) -> str:
@@ -110,20 +110,20 @@ def _repeated(value: Any, ensure_ascii: bool | None) -> str:  # noqa: ANN401
 
 
 def _set(items: Sequence[Any]) -> list[Span]:
-    found: list[Span] = []
+    spans: list[Span] = []
     negated = False
     for kind, value in items:
         if kind is codes.NEGATE:
             negated = True
         elif kind is codes.LITERAL:
-            found.append((value, value))
+            spans.append((value, value))
         elif kind is codes.RANGE:
-            found.append(value)
+            spans.append(value)
         elif kind is codes.CATEGORY:
-            found += _category(str(value))
+            spans += _category(str(value))
         else:
             raise UnsupportedError(f"{str(kind).lower()} in a pattern")
-    return _others(found) if negated else found
+    return _others(spans) if negated else spans
 
 
 def _category(name: str) -> list[Span]:
@@ -131,19 +131,19 @@ def _category(name: str) -> list[Span]:
     plain = name.removeprefix("CATEGORY_").removeprefix("NOT_")
     if plain not in _CLASSES:
         raise UnsupportedError(f"{name.lower()} in a pattern")
-    known = _CLASSES[plain]
-    return _others(known) if "NOT_" in name else known
+    members = _CLASSES[plain]
+    return _others(members) if "NOT_" in name else members
 
 
 def _others(spans: Sequence[Span]) -> list[Span]:
     """Return all other characters."""
-    found: list[Span] = []
+    gaps: list[Span] = []
     begin = 0
     for first, last in sorted(spans):
         if first > begin:
-            found.append((begin, first - 1))
+            gaps.append((begin, first - 1))
         begin = max(begin, last + 1)
-    return [*found, (begin, _LAST)] if begin <= _LAST else found
+    return [*gaps, (begin, _LAST)] if begin <= _LAST else gaps
 
 
 def _spans(spans: Sequence[Span], ensure_ascii: bool | None) -> str:
@@ -182,7 +182,7 @@ def _wide(low: int, high: int, ensure_ascii: bool | None) -> list[str]:
 
 def _pairs(low: int, high: int, any_case: bool) -> list[str]:
     """Return the expressions of characters beyond 0xFFFF as surrogate pairs."""
-    found = []
+    expressions = []
     low, high = low - 0x10000, high - 0x10000
     while low <= high:
         top = low >> 10
@@ -190,12 +190,13 @@ def _pairs(low: int, high: int, any_case: bool) -> list[str]:
             last = (high + 1 >> 10) - 1  # all pairs of these first halves
             second = (0, 0x3FF)
         else:
-            last, second = top, (low & 0x3FF, min(high, top << 10 | 0x3FF) & 0x3FF)
+            last = top
+            second = (low & 0x3FF, min(high, top << 10 | 0x3FF) & 0x3FF)
         firsts = _hexadecimal(0xD800 + top, 0xD800 + last, 4, any_case)
         seconds = _hexadecimal(0xDC00 + second[0], 0xDC00 + second[1], 4, any_case)
-        found.append(rf"\\u(?:{'|'.join(firsts)})\\u(?:{'|'.join(seconds)})")
+        expressions.append(rf"\\u(?:{'|'.join(firsts)})\\u(?:{'|'.join(seconds)})")
         low = last + 1 << 10 if second[1] == 0x3FF else high + 1
-    return found
+    return expressions
 
 
 def _hexadecimal(low: int, high: int, size: int, any_case: bool) -> list[str]:
@@ -207,10 +208,10 @@ def _hexadecimal(low: int, high: int, size: int, any_case: bool) -> list[str]:
     if first == last:
         inner = _hexadecimal(low % unit, high % unit, size - 1, any_case)
         return [_digits(first, first, any_case) + tail for tail in inner]
-    found = []
+    expressions = []
     if low % unit:
         inner = _hexadecimal(low % unit, unit - 1, size - 1, any_case)
-        found += [_digits(first, first, any_case) + tail for tail in inner]
+        expressions += [_digits(first, first, any_case) + tail for tail in inner]
         first += 1
     tails = []
     if high % unit != unit - 1:
@@ -219,8 +220,8 @@ def _hexadecimal(low: int, high: int, size: int, any_case: bool) -> list[str]:
         last -= 1
     if first <= last:
         free = _digits(0, 15, any_case)
-        found.append(_digits(first, last, any_case) + f"{free}{{{size - 1}}}")
-    return found + tails
+        expressions.append(_digits(first, last, any_case) + f"{free}{{{size - 1}}}")
+    return expressions + tails
 
 
 def _digits(first: int, last: int, any_case: bool) -> str:

@@ -78,10 +78,10 @@ def any_spelling(value: str) -> str:
 
 
 def _each(one: str) -> str:
-    known = character(one, None)
+    spelling = character(one, None)
     if " " <= one <= "~" and one not in _SHORT and one not in _OF_HTML:
-        return f"(?:{known}|{hexadecimal(one)})"
-    return known
+        return f"(?:{spelling}|{hexadecimal(one)})"
+    return spelling
 
 
 def number(value: float) -> str:
@@ -153,13 +153,13 @@ def exponents(bounds: Mapping[str, Any]) -> list[str]:
         return []
     low = max(bounds.get("minimum", -float("inf")), bounds.get("exclusiveMinimum", -float("inf")))
     high = min(bounds.get("maximum", float("inf")), bounds.get("exclusiveMaximum", float("inf")))
-    found = []
+    spellings = []
     if low <= 0 and high >= 1e-4:
-        found.append(TINY)
+        spellings.append(TINY)
     if low <= -1e-4 and high >= 0:
-        found.append("-" + TINY)
+        spellings.append("-" + TINY)
     if low < 1e16 and high == float("inf"):
-        found.append(HUGE)
+        spellings.append(HUGE)
     if low == -float("inf") and high > -1e16:
-        found.append("-" + HUGE)
-    return found
+        spellings.append("-" + HUGE)
+    return spellings

@@ -216,7 +216,8 @@ def _constraint(options: ExportOptions, corpus: Corpus | None) -> Constraint | N
 
 def _readme(start: Start, format: Format) -> str:
     """Return the Markdown. Each command has its own block and runs inside the folder."""
-    engine, command = format.parts.options.to, format.command(start)
+    engine = format.parts.options.to
+    command = format.command(start)
     parts = [f"# {code(start.name)}, for {EXPORTS[engine].label}"]
     if start.drafts:
         parts.append("Drafts do not change the output: it is the same token for token.")
@@ -227,9 +228,9 @@ def _readme(start: Start, format: Format) -> str:
         parts += ["It listens on this machine only; `--host 0.0.0.0` admits other machines."]
     notes = [EXPORTS[engine].limits, *settings_notes(format.parts), *format.notes()]
     if start.constraint:
-        ((name, given),) = start.constraint.items()
+        ((name, constraint),) = start.constraint.items()
         how = _REQUESTS.get(engine, "with the engine's own structured output")
-        notes.append(f"outputs follow the {name} {code(given)} if requests ask for it, {how}")
+        notes.append(f"outputs follow the {name} {code(constraint)} if requests ask for it, {how}")
     if "--dtype" in command:
         notes.append("it computes in float32, like the saved model; without `--dtype` it rounds")
     parts += ["## Use", format.example(start), "## Limits"]

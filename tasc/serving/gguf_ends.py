@@ -27,9 +27,9 @@ FILLS = {
 def stated_ends(parts: Parts) -> list[int]:
     """Return the end tokens to state: the tokenizer's, then those that no text gives away."""
     name = parts.tokenizer.tokenizer.id_to_token
-    own, *others = parts.ends
+    eos, *others = parts.ends
     others.sort(key=lambda end: name(end) in BY_TEXT)
-    return [own, *others][:STATED]
+    return [eos, *others][:STATED]
 
 
 def undone_fills(parts: Parts) -> list[str]:

@@ -48,18 +48,19 @@ def write_gguf(parts: Parts, vocabulary: Vocabulary, path: Path) -> None:
     The converter gets a folder without code, pickles and the model card. Raises UnavailableError if
     it is not installed, and InputError if it does not know such a model.
     """
-    model, tokenizer = parts.folder, parts.tokenizer
+    model = parts.folder
+    tokenizer = parts.tokenizer
     with scratch() as folder:
         _link(parts, folder)
         save(tokenizer.tokenizer, tokenizer.files, folder)
         try:
-            made = _prepare(folder, parts, vocabulary)
+            converted = _prepare(folder, parts, vocabulary)
         except _REJECTIONS as error:
             why = str(error) or type(error).__name__
             raise InputError(
                 f"model {model}: llama.cpp's converter rejects it ({why}): choose another engine"
             ) from None
-        with writing(path), closing(made.gguf_writer) as writer:
+        with writing(path), closing(converted.gguf_writer) as writer:
             writer.write_header_to_file(path)
             try:
                 writer.write_kv_data_to_file()
@@ -82,21 +83,21 @@ def _link(parts: Parts, folder: Path) -> None:
 
 def _prepare(folder: Path, parts: Parts, vocabulary: Vocabulary) -> Any:  # noqa: ANN401
     """Return a model of the converter with all tensors and metadata, read when it is written."""
-    made = _opened(folder, parts)
-    if not made.model_tensors:
+    converted = _opened(folder, parts)
+    if not converted.model_tensors:
         raise ValueError("its weights are not in files named model*.safetensors")
-    writer = made.gguf_writer
-    made.set_vocab = partial(_add_vocabulary, writer, parts, vocabulary)
-    made.prepare_tensors()
-    made.prepare_metadata(vocab_only=False)
+    writer = converted.gguf_writer
+    converted.set_vocab = partial(_add_vocabulary, writer, parts, vocabulary)
+    converted.prepare_tensors()
+    converted.prepare_metadata(vocab_only=False)
     written = f"{writer.arch}.attention.sliding_window" in writer.kv_data[0]
-    if _has_window(made.hparams) and not written:
+    if _has_window(converted.hparams) and not written:
         raise ValueError("it would ignore the sliding window")
     if not parts.tied and not any("output.weight" in tensors for tensors in writer.tensors):
         raise ValueError("it would ignore the LM head, which is not the embedding")
-    if ignored := _ignored(made.hparams, writer.tensors):
+    if ignored := _ignored(converted.hparams, writer.tensors):
         raise ValueError(f"it would ignore {ignored}")
-    return made
+    return converted
 
 
 def _opened(folder: Path, parts: Parts) -> Any:  # noqa: ANN401 - the converter's own
@@ -110,10 +111,11 @@ def _opened(folder: Path, parts: Parts) -> Any:  # noqa: ANN401 - the converter'
     weights = parts.options.weights
     numbers = "ALL_F32" if weights == "f32" else f"MOSTLY_{weights.upper()}"
     file_type = getattr(gguf.LlamaFileType, numbers)
-    made = kind(folder, file_type, folder / "unused", model_name=parts.folder.name)
-    if "n_positions" in made.hparams:  # transformers 5 no longer writes GPT-2's second name of it
-        made.hparams.setdefault("n_ctx", made.hparams["n_positions"])
-    return made
+    converted = kind(folder, file_type, folder / "unused", model_name=parts.folder.name)
+    settings = converted.hparams
+    if "n_positions" in settings:  # transformers 5 no longer writes GPT-2's second name of it
+        settings.setdefault("n_ctx", settings["n_positions"])
+    return converted
 
 
 def _has_window(config: dict[str, Any]) -> bool:

@@ -48,10 +48,10 @@ class Vocabulary:
             if content in text:
                 parts = [piece for part in parts for piece in _cut(part, content, token)]
         encode = partial(self._plain.encode, add_special_tokens=False)
-        found: list[int] = []
+        ids: list[int] = []
         for part in parts:
-            found += [part] if isinstance(part, int) else encode(part).ids
-        return found
+            ids += [part] if isinstance(part, int) else encode(part).ids
+        return ids
 
     @property
     def scores(self) -> list[float]:
@@ -72,13 +72,13 @@ class Vocabulary:
         entries = {token: i for i, token in enumerate(self.tokens)}
         merges = [(left, right) for left, _, right in (m.partition(" ") for m in self.merges)]
         if self.pre == SENTENCEPIECE:
-            made = Tokenizer(models.BPE(entries, merges, byte_fallback=True))
+            tokenizer = Tokenizer(models.BPE(entries, merges, byte_fallback=True))
             first = [normalizers.Prepend(MARK)] if self.adds_space else []
-            made.normalizer = normalizers.Sequence([*first, normalizers.Replace(" ", MARK)])
-            return made
-        made = Tokenizer(models.BPE(entries, merges, ignore_merges=self.pre in WHOLE))
-        made.pre_tokenizer = byte_level(*PRE_TOKENIZERS[self.pre])
-        return made
+            tokenizer.normalizer = normalizers.Sequence([*first, normalizers.Replace(" ", MARK)])
+            return tokenizer
+        tokenizer = Tokenizer(models.BPE(entries, merges, ignore_merges=self.pre in WHOLE))
+        tokenizer.pre_tokenizer = byte_level(*PRE_TOKENIZERS[self.pre])
+        return tokenizer
 
 
 def vocabulary(
@@ -97,7 +97,8 @@ def vocabulary(
     marked = model["type"] == "BPE" and bool(model.get("byte_fallback")) and MARK in pieces
     pre = SENTENCEPIECE if marked else _pre_tokenizer(state, tokenizer.path)
     pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
-    strings, vocab = tokenizer.vocabulary(), model["vocab"]
+    strings = tokenizer.vocabulary()
+    vocab = model["vocab"]
     if len(strings) > size:
         raise InputError(
             f"{tokenizer.path}: {len(strings)} tokens for a model of {size} embeddings: export the "
@@ -105,24 +106,27 @@ def vocabulary(
         )
     tokens = [f"[PAD{i}]" for i in range(size)]
     types = [UNUSED] * size
-    made = {left + right for left, right in pairs}
+    merged = {left + right for left, right in pairs}
     for entry, token in vocab.items():
         text = strings[token].decode(errors="replace")
-        spelt = len(entry) > 1 and entry not in made and not marked and "\ufffd" not in text
+        spelt = len(entry) > 1 and entry not in merged and not marked and "\ufffd" not in text
         # Not a bare word: llama.cpp would find it inside longer words, and after a space.
         if user_defined and spelt and not text.isalpha():
-            tokens[token], types[token] = text, USER_DEFINED
+            tokens[token] = text
+            types[token] = USER_DEFINED
         else:
             is_byte = marked and BYTE_PIECE.fullmatch(entry)
-            tokens[token], types[token] = entry, BYTE if is_byte else NORMAL
+            tokens[token] = entry
+            types[token] = BYTE if is_byte else NORMAL
     for added in state["added_tokens"]:
         # llama.cpp leaves control tokens out of an output's text.
         names = BY_TEXT | {model.get("unk_token")}
         hidden = added["id"] in ends or added["content"] in names
         kind = CONTROL if added["special"] and hidden else USER_DEFINED
-        tokens[added["id"]], types[added["id"]] = added["content"], kind
+        tokens[added["id"]] = added["content"]
+        types[added["id"]] = kind
     if marked:  # llama.cpp merges any two tokens whose text together is a token
-        unmade = sorted(vocab.keys() - made, key=vocab.__getitem__)
+        unmade = sorted(vocab.keys() - merged, key=vocab.__getitem__)
         halves = ((entry[:i], entry[i:]) for entry in unmade for i in range(1, len(entry)))
         pairs += [pair for pair in halves if vocab.keys() >= {*pair}]
     merges = [f"{left} {right}" for left, right in pairs]
@@ -153,8 +157,10 @@ def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
     parts = split.get("pretokenizers", [split])
     names: list[str] = []
     if state["model"]["type"] == "BPE" and parts[-1]["type"] == "ByteLevel":
-        known = {name: _one(patterns) for name, patterns in PRE_TOKENIZERS.items()}
-        names = [name for name, pattern in known.items() if pattern and _alike(pattern, parts)]
+        expressions = {name: _one(patterns) for name, patterns in PRE_TOKENIZERS.items()}
+        names = [
+            name for name, pattern in expressions.items() if pattern and _alike(pattern, parts)
+        ]
     if not names:
         raise InputError(
             f"{path}: llama.cpp lacks this tokenizer's pre-tokenizer; tasc knows byte-level BPE "
@@ -165,12 +171,12 @@ def _pre_tokenizer(state: dict[str, Any], path: str) -> str:
     return next((name for name in names if (name in WHOLE) == whole), names[0])
 
 
-def _alike(known: str, parts: list[dict[str, Any]]) -> bool:
-    """Return whether ``parts``, with new n-grams before them, split text like ``known``."""
+def _alike(pattern: str, parts: list[dict[str, Any]]) -> bool:
+    """Return whether ``parts``, with new n-grams before them, split text like ``pattern``."""
     if parts[-1].get("add_prefix_space"):
         return False
-    own = parts[0].get("pattern", {}).get("Regex", "") if len(parts) == 2 else ""
-    return own == known or own.endswith(f"|{known}") or same_pieces(known, parts)
+    regex = parts[0].get("pattern", {}).get("Regex", "") if len(parts) == 2 else ""
+    return regex == pattern or regex.endswith(f"|{pattern}") or same_pieces(pattern, parts)
 
 
 @cache

@@ -33,11 +33,11 @@ def problem(folder: Path) -> str:
         return f"this vLLM has no speculative method {METHOD!r}: {INSTALL}"
     if METHOD in _strings(folder / V2):
         return f"Model Runner V2 of this vLLM loads drafters in an unknown way: {INSTALL}"
-    found = _call(folder / V1)
-    if found is None:
+    signature = _call(folder / V1)
+    if signature is None:
         return f"Model Runner V1 of this vLLM does not call a {METHOD!r}: {INSTALL}"
-    if found != (ARGUMENTS, KEYWORDS):
-        arguments = ", ".join((*found[0], *(f"{name}=" for name in found[1])))
+    if signature != (ARGUMENTS, KEYWORDS):
+        arguments = ", ".join((*signature[0], *(f"{name}=" for name in signature[1])))
         return f"this vLLM calls propose({arguments}), which is not supported: {INSTALL}"
     return ""
 

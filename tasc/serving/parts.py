@@ -56,8 +56,8 @@ class Parts:
     @cached_property
     def ends(self) -> list[int]:
         """The end tokens: the tokenizer's, then the model's, as in ``tasc bench``."""
-        own = self.tokenizer.eos_id, *model_ends(self.folder, f"model {self.folder}")
-        return list(dict.fromkeys(own))
+        ends = self.tokenizer.eos_id, *model_ends(self.folder, f"model {self.folder}")
+        return list(dict.fromkeys(ends))
 
     @property
     def named_constraint(self) -> dict[str, str]:

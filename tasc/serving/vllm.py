@@ -144,21 +144,22 @@ class TascProposer:
         _log.info("drafting in Model Runner %s of vLLM %s, through custom_class", runner, version)
 
     def _proposer(self, vllm_config: Any) -> ChainProposer:  # noqa: ANN401
-        options, factories = self.options, self.tasks.factories
+        options = self.options
+        factories = self.tasks.factories
         sizes = Sizes(
-            vllm_config.speculative_config.num_speculative_tokens,
-            vllm_config.model_config.max_model_len,
-            2 * vllm_config.scheduler_config.max_num_seqs,
-            len(self.tokenizer.vocabulary()),
+            tokens=vllm_config.speculative_config.num_speculative_tokens,
+            positions=vllm_config.model_config.max_model_len,
+            sequences=2 * vllm_config.scheduler_config.max_num_seqs,
+            vocabulary=len(self.tokenizer.vocabulary()),
         )
         cost = CostModel.from_option(TOKEN_COST if options.cost == "measured" else options.cost)
         clock = time.perf_counter if options.cost == "measured" else None
         policy = ChainPolicy(cost, clock) if options.guard else None
         threads = min(options.threads, _cores())
-        made = ChainProposer(factories[""], self.tokenizer.eos_id, sizes, policy, threads)
-        made.use(factories)
-        made.route = self.tasks.route
-        return made
+        proposer = ChainProposer(factories[""], self.tokenizer.eos_id, sizes, policy, threads)
+        proposer.use(factories)
+        proposer.route = self.tasks.route
+        return proposer
 
     def load_model(self, *_: Any, **__: Any) -> None:  # noqa: ANN401 - vLLM's own
         """Load no model; warn if vLLM samples wrongly with drafts."""

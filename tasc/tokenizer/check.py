@@ -41,11 +41,11 @@ def check_added_tokens(tokenizer: Tokenizer, contents: str, path: str) -> None:
     The tokenizers library renumbers added tokens if ids are missing or already used.
     """
     for entry in json.loads(contents).get("added_tokens") or []:
-        found = tokenizer.token_to_id(entry["content"])
-        if found is not None and found != entry["id"]:
+        loaded_id = tokenizer.token_to_id(entry["content"])
+        if loaded_id is not None and loaded_id != entry["id"]:
             raise InputError(
                 f"{path}: the added token {entry['content'][:60]!r} has the id {entry['id']} in "
-                f"the file, but {found} once loaded: fix added_tokens"
+                f"the file, but {loaded_id} once loaded: fix added_tokens"
             )
 
 

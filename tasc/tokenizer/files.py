@@ -113,10 +113,10 @@ def _without_code(content: bytes, path: str) -> bytes:
 
 def _from_pair(vocabulary: Path, merges: Path, name: str) -> Read:
     config = _companions(vocabulary.parent).get("tokenizer_config.json", b"{}")
-    found = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
-    if found and found not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
+    kind = json_object(config, f"{name}: tokenizer_config.json").get("tokenizer_class")
+    if kind and kind not in {"GPT2Tokenizer", "GPT2TokenizerFast"}:
         raise InputError(
-            f"{name}: the pair of files belongs to a {found}, and does not contain its pattern for "
+            f"{name}: the pair of files belongs to a {kind}, and does not contain its pattern for "
             "splitting text: pass its tokenizer.json"
         )
     with as_input_error(f"{name}: {vocabulary.name} and {merges.name} are not a BPE pair", _AGAIN):

@@ -42,12 +42,13 @@ class Forked:
             TimeoutError: the call, or all of them, took too long.
             MemoryError: the process was killed, which a machine does that runs out of memory.
         """
-        pipe, begin = self._pipe or self._start(), time.monotonic()
+        pipe = self._pipe or self._start()
+        begin = time.monotonic()
         try:
             pipe.send_bytes(json.dumps(argument, default=str).encode())
             if not pipe.poll(self._seconds):
                 raise TimeoutError(f"more than {self._seconds:.0f} s for one chat")
-            found = json.loads(pipe.recv_bytes())
+            reply = json.loads(pipe.recv_bytes())
         except (OSError, EOFError) as error:
             self._pipe = None
             self._end()
@@ -58,9 +59,9 @@ class Forked:
         self._spent += time.monotonic() - begin
         if self._spent > max(_LEAST, _EACH * self._calls):
             raise TimeoutError(f"{self._spent:.0f} s for {self._calls:,} chats")
-        if "error" in found:
-            raise RuntimeError(found["error"])
-        return str(found["text"])
+        if "error" in reply:
+            raise RuntimeError(reply["error"])
+        return str(reply["text"])
 
     def _start(self) -> Connection:
         ours, theirs = Pipe()

@@ -95,7 +95,7 @@ class _Vocabulary:
 
     @cached_property
     def special(self) -> dict[str, str]:
-        found = {}
+        special = {}
         for field in _NAMED:
             name = f"{_PREFIX}{field}_token_id"
             position = self.header.get(name, int, -1)
@@ -105,8 +105,8 @@ class _Vocabulary:
                     f"tokens: {ADVICE}"
                 )
             if position >= 0:
-                found[_NAMED[field]] = self.tokens[position]
-        return found
+                special[_NAMED[field]] = self.tokens[position]
+        return special
 
     def begin_texts(self, tokenizer: Tokenizer) -> None:
         """Let texts begin with the first token if the file requires it; llama.cpp's default."""

@@ -172,12 +172,12 @@ class LoadedTokenizer:
 
     def named_tokens(self, name: str) -> dict[str, str]:
         """Return the special tokens in a companion file by their keys, such as eos_token."""
-        found = {}
+        tokens = {}
         for key, entry in self.config(name).items():
             content = entry.get("content") if isinstance(entry, dict) else entry
             if key.endswith("_token") and isinstance(content, str):
-                found[key] = content
-        return found
+                tokens[key] = content
+        return tokens
 
     def config(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a companion file, empty if there is none."""

@@ -65,9 +65,9 @@ def read_tiktoken(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
     ranks = _read_ranks(path, contents)
     encoding = _ENCODINGS.get(len(ranks))
     if encoding is None:
-        known = ", ".join(f"{entry.name} ({size})" for size, entry in _ENCODINGS.items())
+        encodings = ", ".join(f"{entry.name} ({size})" for size, entry in _ENCODINGS.items())
         raise InputError(
-            f"{path} is a tiktoken file of {len(ranks)} tokens, and not one of {known}: pass a "
+            f"{path} is a tiktoken file of {len(ranks)} tokens, and not one of {encodings}: pass a "
             "tokenizer.json, which contains the pattern that splits text"
         )
     if sorted(ranks.values()) != list(range(len(ranks))):

@@ -114,8 +114,8 @@ def _from_wordpiece(text: str, mark: str) -> bytes:
 
 
 def _from_pieces(text: str, suffix: str, fallback: bool) -> bytes:
-    if fallback and (found := BYTE_PIECE.fullmatch(text)):
-        return bytes([int(found[1], 16)])
+    if fallback and (byte_piece := BYTE_PIECE.fullmatch(text)):
+        return bytes([int(byte_piece[1], 16)])
     if suffix and text.endswith(suffix):
         text = text[: -len(suffix)] + " "
     return text.replace(MARK, " ").encode()

@@ -75,10 +75,10 @@ def splitting(state: dict[str, Any]) -> Splitting | None:
 def cut_finely(tokenizer: Tokenizer) -> Tokenizer:
     """Return a tokenizer with the same tokens and smaller pre-tokens, if it marks spaces."""
     state = json.loads(tokenizer.to_str())
-    found = splitting(state)
-    if found is None:
+    splits = splitting(state)
+    if splits is None:
         return tokenizer
-    return Tokenizer.from_str(json.dumps(state | {"pre_tokenizer": found.described()}))
+    return Tokenizer.from_str(json.dumps(state | {"pre_tokenizer": splits.described()}))
 
 
 def _finest(state: dict[str, Any], *, runs: bool) -> tuple[str, dict[str, str]]:
@@ -106,8 +106,8 @@ def _joined(pattern: str, across: Iterable[tuple[str, int]]) -> tuple[str, dict[
     """
     ends = {text[at:] if text[at] == MARK else text[at] for text, at in across}
     left, right = (
-        literal("".join(sorted(found)))
-        for found in ({text[at - 1] for text, at in across}, {e for e in ends if e[0] != MARK})
+        literal("".join(sorted(characters)))
+        for characters in ({text[at - 1] for text, at in across}, {e for e in ends if e[0] != MARK})
     )
     joins = {literal(end): end for end in sorted(ends) if end[0] == MARK}
     if right:

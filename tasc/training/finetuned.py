@@ -94,8 +94,9 @@ class TrimmedModel(Reported):
         return self.augmentation.report
 
     def save(self, folder: Path) -> None:
-        made, model = self.augmentation, load_model(self.base)
-        made.save(folder)
-        keep_rows(model, made.kept or ())
-        tokenizer = LoadedTokenizer(made.tokenizer, str(folder), made.files)
+        augmentation = self.augmentation
+        model = load_model(self.base)
+        augmentation.save(folder)
+        keep_rows(model, augmentation.kept or ())
+        tokenizer = LoadedTokenizer(augmentation.tokenizer, str(folder), augmentation.files)
         save_model(model, tokenizer, folder / "model")

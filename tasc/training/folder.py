@@ -56,15 +56,17 @@ def _add_unread(model: PreTrainedModel, folder: Path) -> None:
     patterns = getattr(model, "_keys_to_ignore_on_load_unexpected", None)
     if not patterns or not model.name_or_path:
         return
-    source, unread = model_folder(model.name_or_path), dict[str, torch.Tensor]()
+    source = model_folder(model.name_or_path)
+    unread = dict[str, torch.Tensor]()
     prefix = f"{model.base_model_prefix}."  # which a checkpoint may lack
     written = files.tensor_shapes(files.weight_files(folder), f"model {folder}")
-    own = {name.removeprefix(prefix) for name in written}
+    written_names = {name.removeprefix(prefix) for name in written}
     for file in files.weight_files(source):
-        with safe_open(file, "pt") as held:
-            others = [name for name in held.keys() if name.removeprefix(prefix) not in own]  # noqa: SIM118 - no dictionary
-            names = [name for name in others if any(re.search(p, name) for p in patterns)]
-            unread |= {name: held.get_tensor(name) for name in names}
+        with safe_open(file, "pt") as tensors:
+            names = tensors.keys()  # no dictionary
+            others = [name for name in names if name.removeprefix(prefix) not in written_names]
+            ignored = [name for name in others if any(re.search(p, name) for p in patterns)]
+            unread |= {name: tensors.get_tensor(name) for name in ignored}
     if not unread:
         return
     _add_shard(unread, folder)

@@ -222,7 +222,7 @@ class Run:
 
     def _report(self, step: int) -> TrainReport:
         journal = self.journal
-        kept = journal.evaluations[journal.best]["step"] if self._best_is_older else step
+        kept_step = journal.evaluations[journal.best]["step"] if self._best_is_older else step
         complete = self.schedule.spent(step, self.steps, journal.seconds) >= 1
         return TrainReport(
             steps=step,
@@ -234,7 +234,7 @@ class Run:
             trainable_parameters=sum(p.numel() for p in self.trainable.values()),
             total_parameters=_count_parameters(self.model),
             cut_examples=self.examples.cut,
-            kept_step=int(kept),
+            kept_step=int(kept_step),
             stopped_early=not complete,
         )
 

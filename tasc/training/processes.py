@@ -152,8 +152,14 @@ def _followers(device: Device, where: dict[str, Any], work: Work) -> Iterator[li
     try:
         for rank in range(1, where["world_size"]):
             report, end = context.Pipe(duplex=False)
-            given = (device, where | {"rank": rank}, torch.get_num_threads(), end, work)
-            followers.append(context.Process(target=_follow, args=given, daemon=True))
+            arguments = {
+                "device": device,
+                "where": where | {"rank": rank},
+                "threads": torch.get_num_threads(),
+                "report": end,
+                "work": work,
+            }
+            followers.append(context.Process(target=_follow, kwargs=arguments, daemon=True))
             followers[-1].start()
             end.close()  # so that the report ends when the follower does
             reports.append(report)

@@ -32,7 +32,7 @@ from tasc.vocab.search.budget import MOST, Curve, Sightings, budget_curve, repla
 from tasc.vocab.search.embedding_cost import EmbeddingCost
 from tasc.vocab.search.options import AugmentOptions
 from tasc.vocab.search.refine import Refined, Refiner, without_tokens
-from tasc.vocab.trim import trim
+from tasc.vocab.trim import Trimmed, trim
 
 
 @dataclass(frozen=True)
@@ -88,32 +88,39 @@ def augment(
     support the tokenizer, or if an output decodes neither to itself nor to the text that the base
     tokenizer decodes (Qwen2's composes accents).
     """
-    kept, trimmed = None, None
+    kept_ids = None
+    trim_report = None
     if options.trim:
         progress("choosing the tokens to keep", 0, 0)
-        tokenizer, kept, trimmed = _trim(corpus, tokenizer, options, model_rows)
+        trimmed, trim_report = _trim(corpus, tokenizer, options, model_rows)
+        tokenizer = trimmed.tokenizer
+        kept_ids = trimmed.kept
     texts = corpus.outputs if train_outputs is None else train_outputs
     outputs = encode_outputs(texts, tokenizer, options.export)
     others = encode_outputs(held_out, tokenizer, options.export) if held_out else None
-    name, curve, wanted = corpus.source.path, None, options.wanted
+    name = corpus.source.path
+    curve = None
+    wanted = options.wanted
     if wanted:
         refiner = Refiner(tokenizer, outputs, others, options, progress)
         if not isinstance(wanted, int):
             curve = refiner.curve(refiner.search(MOST), rows)
             wanted = _recommended(curve, name)
-        found = refiner.run(name, wanted)
+        refined = refiner.run(name, wanted)
     else:
-        found = without_tokens(tokenizer, outputs, options)
-    saved = LoadedTokenizer(found.tokenizer, tokenizer.path, export.companions(tokenizer))
-    train = _measure(outputs, tokenizer, saved, found, found.taken.last[0])
+        refined = without_tokens(tokenizer, outputs, options)
+    saved = LoadedTokenizer(refined.tokenizer, tokenizer.path, export.companions(tokenizer))
+    train = _measure(outputs, tokenizer, saved, refined, refined.taken.last[0])
     later = None
     if others is not None:
-        later = _measure(others, tokenizer, saved, found, replayed(found.taken, others)[-1])
+        later = _measure(others, tokenizer, saved, refined, replayed(refined.taken, others)[-1])
     size = len(tokenizer.vocabulary())
     price = options.overfit_penalty
-    curve = curve or budget_curve(found.taken, size, outputs, others, rows, price)
-    report = _report(options, size, found, curve, train, later, trimmed)
-    return Augmentation(found.tokenizer, saved.files, found.chosen.tokens, kept, name, report)
+    curve = curve or budget_curve(refined.taken, size, outputs, others, rows, price)
+    report = _report(options, size, refined, curve, train, later, trim_report)
+    return Augmentation(
+        refined.tokenizer, saved.files, refined.chosen.tokens, kept_ids, name, report
+    )
 
 
 def _recommended(curve: Curve, name: str) -> int:
@@ -129,13 +136,13 @@ def _recommended(curve: Curve, name: str) -> int:
 def _report(
     options: AugmentOptions,
     size: int,
-    found: Refined,
+    refined: Refined,
     curve: Curve,
     train: _Measured,
     later: _Measured | None,
     trim: TrimReport | None,
 ) -> AugmentReport:
-    added = len(found.chosen.tokens)
+    added = len(refined.chosen.tokens)
     return AugmentReport(
         export=options.export,
         budget=options.wanted,
@@ -145,15 +152,15 @@ def _report(
         train=train.sizes,
         held_out=later and later.sizes,
         seen=Sightings.of(train.uses.tolist()),
-        h2={"before": found.result.h2_before, "after": found.taken.last[1]},
-        rejected=found.result.rejected,
-        duplicates=len(found.result.aliases),
-        excluded=found.excluded,
-        intermediate_merges=found.chosen.length - added,
+        h2={"before": refined.result.h2_before, "after": refined.taken.last[1]},
+        rejected=refined.result.rejected,
+        duplicates=len(refined.result.aliases),
+        excluded=refined.excluded,
+        intermediate_merges=refined.chosen.length - added,
         unused=int(np.count_nonzero(train.uses == 0)),
         changed=train.changed + (later.changed if later else 0),
-        rounds=found.rounds,
-        shortfall=found.shortfall,
+        rounds=refined.rounds,
+        shortfall=refined.shortfall,
         curve=curve,
         trim=trim,
     )
@@ -161,33 +168,38 @@ def _report(
 
 def _trim(
     corpus: Corpus, base: LoadedTokenizer, options: AugmentOptions, model_rows: int | None
-) -> tuple[LoadedTokenizer, tuple[int, ...], TrimReport]:
-    """Return the trimmed tokenizer, the ids of its tokens in the base, and the effect."""
+) -> tuple[Trimmed, TrimReport]:
+    """Return the trimmed tokenizer and the effect of trimming."""
     texts = [*corpus.prompts, *corpus.outputs]
     trimmed = trim(base, texts, options.rows, model_rows)
     before, after = base.encode(texts).split(), trimmed.tokenizer.encode(texts).split()
-    kept = np.array(trimmed.kept)
+    kept_ids = np.array(trimmed.kept)
     pairs = zip(before, after, strict=True)
     others = load(Source("builtin:stdlib-docs"), "test").outputs
     size = sum(len(text.encode()) for text in others)
     sides = {"before": base, "after": trimmed.tokenizer}
     report = TrimReport(
         before=len(base.vocabulary()),
-        kept=len(kept),
+        kept=len(kept_ids),
         used=trimmed.used,
-        changed=sum(not np.array_equal(old, kept[new]) for old, new in pairs),
+        changed=sum(not np.array_equal(old, kept_ids[new]) for old, new in pairs),
         bytes_per_token={name: size / len(t.encode(others).tokens) for name, t in sides.items()},
     )
-    return trimmed.tokenizer, trimmed.kept, report
+    return trimmed, report
 
 
 def _measure(
-    outputs: Outputs, base: LoadedTokenizer, saved: LoadedTokenizer, found: Refined, predicted: int
+    outputs: Outputs,
+    base: LoadedTokenizer,
+    saved: LoadedTokenizer,
+    refined: Refined,
+    predicted: int,
 ) -> _Measured:
     """Encode the outputs with the saved tokenizer, and check the round trip."""
     before, after = outputs.encoded, saved.encode(outputs.texts)
     check_round_trip(outputs.texts, before, after, base, saved)
-    strings, tokens = base.vocabulary(), found.chosen.tokens
+    strings = base.vocabulary()
+    tokens = refined.chosen.tokens
     new = after.tokens >= len(strings)
     uses = np.repeat(outputs.weights, np.diff(after.offsets))[new]
     counts = np.bincount(after.tokens[new] - len(strings), uses, len(tokens)).astype(np.int64)

@@ -39,9 +39,9 @@ class Strings:
     def first(self, string: bytes) -> int:
         """Return the longest token that is a prefix of ``string``, or NOTHING."""
         for length in range(min(self.longest, len(string)), 0, -1):
-            found = self.ids.get(string[:length])
-            if found is not None:
-                return found
+            token = self.ids.get(string[:length])
+            if token is not None:
+                return token
         return NOTHING
 
     def tokenize(self, string: bytes) -> list[int]:
@@ -107,20 +107,20 @@ class TokenResolver:
         CONTINUE if more tokens must be drawn; NOTHING if no target token fits. A draft token
         without a string ends the text. ``string`` itself must not be committed yet.
         """
-        found = self.known.get(string)
-        if found is None:
-            found = np.empty(len(self.order), np.int32)
+        resolved = self.known.get(string)
+        if resolved is None:
+            resolved = np.empty(len(self.order), np.int32)
             committed = np.empty(len(self.order), np.int32)
             last = self.target.first(string)
             committed[: self.empty] = last
             self._fill(committed, self.empty, len(committed), string, 0, last)
-            found[self.order] = committed
+            resolved[self.order] = committed
             if not string:
-                found[list(self.ends)] = list(self.ends.values())
-            if (len(self.known) + 1) * len(found) > KEPT:
+                resolved[list(self.ends)] = list(self.ends.values())
+            if (len(self.known) + 1) * len(resolved) > KEPT:
                 self.known.clear()
-            self.known[string] = found
-        return found
+            self.known[string] = resolved
+        return resolved
 
     def _fill(
         self, committed: np.ndarray, low: int, high: int, string: bytes, depth: int, last: int

@@ -75,17 +75,17 @@ def trim(
     """
     vocabulary = _vocabulary(tokenizer)
     used = {int(i) for i in np.unique(tokenizer.encode(texts).tokens)}
-    kept = _needed(vocabulary, used, model_rows)
-    if rows is not None and rows < len(kept):
+    kept_ids = _needed(vocabulary, used, model_rows)
+    if rows is not None and rows < len(kept_ids):
         raise InputError(
-            f"--rows {rows:,} are too few: the task needs {len(kept):,} tokens of "
+            f"--rows {rows:,} are too few: the task needs {len(kept_ids):,} tokens of "
             f"{tokenizer.path}, with special tokens, bytes and the parts of tokens: use --rows "
-            f"{len(kept)} or more"
+            f"{len(kept_ids)} or more"
         )
-    _fill(kept, vocabulary, max(rows or ROWS, len(kept)))
-    new = {old: position for position, old in enumerate(sorted(kept))}
-    made = Tokenizer.from_str(json.dumps(_cut(vocabulary, new), ensure_ascii=False))
-    smaller = replace(tokenizer, tokenizer=made, files=companions(tokenizer))
+    _fill(kept_ids, vocabulary, max(rows or ROWS, len(kept_ids)))
+    new = {old: position for position, old in enumerate(sorted(kept_ids))}
+    trimmed = Tokenizer.from_str(json.dumps(_cut(vocabulary, new), ensure_ascii=False))
+    smaller = replace(tokenizer, tokenizer=trimmed, files=companions(tokenizer))
     return Trimmed(smaller, tuple(new), len(used))
 
 
@@ -120,9 +120,9 @@ def _needed(vocabulary: _Vocabulary, used: set[int], model_rows: int | None = No
         spelling = {i for i, token in names.items() if len(token) == 1}
     spelling |= {vocabulary.ids.get(MARK), vocabulary.state["model"].get("unk_id")} - {None}
     around = set(tokenizer.tokenizer.encode("").ids)  # what begins and ends every text
-    kept = used | special | {tokenizer.eos_id} | spelling | around
-    parts = {vocabulary.ids[p] for i in kept & names.keys() for p in vocabulary.parts(names[i])}
-    return kept | parts
+    needed = used | special | {tokenizer.eos_id} | spelling | around
+    parts = {vocabulary.ids[p] for i in needed & names.keys() for p in vocabulary.parts(names[i])}
+    return needed | parts
 
 
 def _vocabulary(tokenizer: LoadedTokenizer) -> _Vocabulary:
@@ -131,8 +131,10 @@ def _vocabulary(tokenizer: LoadedTokenizer) -> _Vocabulary:
     marks = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
     if model["type"] == "BPE" and not marks:
         ranks = {(left, right): rank for rank, (left, right) in enumerate(model["merges"])}
-        made = {left + right: rank for (left, right), rank in reversed(ranks.items())}
-        order = {token: (made.get(token, len(ranks)), i) for token, i in model["vocab"].items()}
+        merge_ranks = {left + right: rank for (left, right), rank in reversed(ranks.items())}
+        order = {
+            token: (merge_ranks.get(token, len(ranks)), i) for token, i in model["vocab"].items()
+        }
         ranked = sorted(order, key=order.__getitem__)
         parts = partial(_derivation, ranks=ranks, ids=model["vocab"])
         return _Vocabulary(tokenizer, state, model["vocab"], ranked, parts)
@@ -151,29 +153,30 @@ def _vocabulary(tokenizer: LoadedTokenizer) -> _Vocabulary:
 def _derivation(token: str, ranks: dict[tuple[str, str], int], ids: dict[str, int]) -> set[str]:
     """Return the tokens that arise when BPE encodes the text of ``token``, and itself."""
     symbols = list(token)
-    found = {token, *(symbol for symbol in symbols if symbol in ids)}
+    derived = {token, *(symbol for symbol in symbols if symbol in ids)}
     while pairs := [(ranks[p], i) for i, p in enumerate(pairwise(symbols)) if p in ranks]:
         _, i = min(pairs)
         symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
-        found.add(symbols[i])
-    return found
+        derived.add(symbols[i])
+    return derived
 
 
-def _fill(kept: set[int], vocabulary: _Vocabulary, rows: int) -> None:
+def _fill(kept_ids: set[int], vocabulary: _Vocabulary, rows: int) -> None:
     """Add the most frequent tokens, each with its parts, then added tokens, up to ``rows``."""
     for token in vocabulary.ranked:
-        more = {vocabulary.ids[part] for part in vocabulary.parts(token)} - kept
-        if len(kept) + len(more) > rows:
+        more = {vocabulary.ids[part] for part in vocabulary.parts(token)} - kept_ids
+        if len(kept_ids) + len(more) > rows:
             break
-        kept |= more
+        kept_ids |= more
     tokenizer = vocabulary.tokenizer
     added = tokenizer.tokenizer.get_added_tokens_decoder().keys() - tokenizer.special_ids
-    kept |= set(sorted(added - kept)[: rows - len(kept)])
+    kept_ids |= set(sorted(added - kept_ids)[: rows - len(kept_ids)])
 
 
 def _cut(vocabulary: _Vocabulary, new: dict[int, int]) -> dict[str, Any]:
     """Reduce the tokenizer.json to the tokens of ``new``, numbered as there."""
-    state, model = vocabulary.state, vocabulary.state["model"]
+    state = vocabulary.state
+    model = vocabulary.state["model"]
     state["added_tokens"] = [
         entry | {"id": new[entry["id"]]} for entry in state["added_tokens"] if entry["id"] in new
     ]
@@ -181,11 +184,12 @@ def _cut(vocabulary: _Vocabulary, new: dict[int, int]) -> dict[str, Any]:
         model["vocab"] = [entry for i, entry in enumerate(model["vocab"]) if i in new]
         model["unk_id"] = new.get(model["unk_id"])
     else:
-        kept = {token: new[i] for token, i in vocabulary.ids.items() if i in new}
-        merges = [(a, b) for a, b in model["merges"] if {a, b, a + b} <= kept.keys()]
+        kept_tokens = {token: new[i] for token, i in vocabulary.ids.items() if i in new}
+        merges = [(a, b) for a, b in model["merges"] if {a, b, a + b} <= kept_tokens.keys()]
         # Added tokens outside the vocabulary would be numbered from its size.
         added = {entry["content"]: entry["id"] for entry in state["added_tokens"]}
-        model["merges"], model["vocab"] = merges, kept | added
+        model["merges"] = merges
+        model["vocab"] = kept_tokens | added
     _renumber(state["post_processor"], new)
     return state
 

@@ -12,7 +12,7 @@ from tasc.analysis.tokens import expand
 from tasc.benchmark.forecast.tune import Simulations
 from tasc.benchmark.results.search import Search, ServedDrafts
 from tasc.data.corpus import Corpus
-from tasc.decoding.simulate import LONGEST, References
+from tasc.decoding.simulate import References
 from tasc.models.cost_model import CostModel
 from tasc.tokenizer.loaded import LoadedTokenizer
 
@@ -20,23 +20,32 @@ _ENOUGH = 0.98  # of the most tokens per step: longer drafts cost more than they
 
 
 def simulations_of(
-    known: Outputs, held_out: Corpus | None, tokenizer: LoadedTokenizer, cost: CostModel | None
+    corpus_outputs: Outputs,
+    held_out: Corpus | None,
+    tokenizer: LoadedTokenizer,
+    cost: CostModel | None,
 ) -> Simulations | None:
-    """Return the simulations of drafts from ``known`` outputs on held-out ones.
+    """Return the simulations of drafts from ``corpus_outputs`` on held-out outputs.
 
     The model has T(k) = ``cost``. Returns None without held-out outputs.
     """
     if held_out is None or not held_out.examples:
         return None
-    drawn = expand(known.encoded, _drawn(known)).split()
-    limits = (LONGEST, cost.chains_only, cost.drafts_first) if cost else ()
-    references = References.of(tokenizer, held_out.prompts, held_out.outputs, *limits)
+    drawn = expand(corpus_outputs.encoded, _drawn(corpus_outputs)).split()
+    references = References.of(
+        tokenizer,
+        held_out.prompts,
+        held_out.outputs,
+        chains_only=bool(cost and cost.chains_only),
+        drafts_first=cost is None or cost.drafts_first,
+    )
     return Simulations(drawn, references, cost)
 
 
-def _drawn(known: Outputs) -> np.ndarray:
+def _drawn(outputs: Outputs) -> np.ndarray:
     """Return the index of each text as often as it occurs; all less often above SAMPLE."""
-    lengths, weights = np.array([len(text) for text in known.texts]), known.weights
+    lengths = np.array([len(text) for text in outputs.texts])
+    weights = outputs.weights
     share = min(1.0, SAMPLE / max(int(weights @ lengths), 1))
     times = np.floor(weights * share + np.random.default_rng(0).random(len(weights)))
     return np.repeat(np.arange(len(weights)), times.astype(np.int64))

@@ -1,7 +1,7 @@
 """Predict what a constraint on outputs saves, from the simulator that counts like the loop."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,16 @@ from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.simulate import simulate
 
 _NGRAMS = f"tasc-spec:budget={DEFAULT_BUDGET}"
-_METHODS = (("constraint", "grammar", True), ("n-grams", _NGRAMS, False), ("both", _NGRAMS, True))
+
+
+@dataclass(frozen=True)
+class _Drafts:
+    """Drafts to simulate, under a label."""
+
+    label: str
+    method: str
+    simulations: Simulations
+    grammar: Grammar | None  # constraint that the drafts satisfy
 
 
 def predict_structured(
@@ -26,12 +35,15 @@ def predict_structured(
     With T(k) of a model, also predict the speed-up over decoding without drafts.
     ``augmented`` has the same references and constraint with new tokens.
     """
-    every, cost, name = simulations.references, simulations.cost, grammar.constraint.title
+    every = simulations.references
+    cost = simulations.cost
+    name = grammar.constraint.title
     fits = [grammar.accepts(output.tolist()) for output in every.outputs]
     valid = [i for i, fit in enumerate(fits) if fit]
     share = len(valid) / max(len(fits), 1)
     others = (o.tolist() for o, fit in zip(every.outputs, fits, strict=True) if not fit)
-    decode, reasons = grammar.tokenizer.decode, list[str]()
+    decode = grammar.tokenizer.decode
+    reasons = list[str]()
     if len(valid) < len(fits):
         texts = (decode(grammar.before_end(tokens)) for tokens in others)
         reasons = misfits(texts, grammar.constraint)
@@ -45,20 +57,27 @@ def predict_structured(
             methods=(),
             misfits=tuple(reasons),
         )
-    own = _some(simulations, valid)
-    tried = [(*method, own, grammar) for method in _METHODS]
+    on_valid = _some(simulations, valid)
+    tried = [
+        _Drafts("constraint", "grammar", on_valid, grammar),
+        _Drafts("n-grams", _NGRAMS, on_valid, None),
+        _Drafts("both", _NGRAMS, on_valid, grammar),
+    ]
     if augmented:
         more, with_tokens = augmented
-        tried += [("both, with new tokens", _NGRAMS, True, _some(more, valid), with_tokens)]
-    prompts, targets = own.references.unread, own.references.targets()
-    plain = simulate(Autoregressive, own.references, 0)
+        tried.append(_Drafts("both, with new tokens", _NGRAMS, _some(more, valid), with_tokens))
+    prompts = on_valid.references.unread
+    targets = on_valid.references.targets()
+    plain = simulate(Autoregressive, on_valid.references, 0)
     rows = []
-    for label, method, constrained, runs, fitting in tried:
-        drafts, given = parse(method), fitting if constrained else None
-        known = Resources(runs.known, runs.references.end, grammar=given)
-        steps = simulate(drafts.prepare(known), runs.references, drafts.budget)
-        rows.append(PredictedMethod(name=label, **figures(steps, plain, prompts, cost)))
-    saved, total = sum(determined(grammar, target) for target in targets), sum(map(len, targets))
+    for drafts in tried:
+        method = parse(drafts.method)
+        references = drafts.simulations.references
+        resources = Resources(drafts.simulations.known, references.end, grammar=drafts.grammar)
+        steps = simulate(method.prepare(resources), references, method.budget)
+        rows.append(PredictedMethod(name=drafts.label, **figures(steps, plain, prompts, cost)))
+    saved = sum(determined(grammar, target) for target in targets)
+    total = sum(map(len, targets))
     return Structured(
         samples=len(valid),
         constraint=name,

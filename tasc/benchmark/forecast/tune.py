@@ -53,10 +53,10 @@ def tune(
 ) -> Tuning:
     """Search for the fewest steps with drafts of ``options.tree_size`` nodes."""
     references = References.of(tokenizer, held_out.prompts, held_out.outputs)
-    known = tokenizer.encode(corpus.outputs).split()
+    corpus_outputs = tokenizer.encode(corpus.outputs).split()
     grid = {name: values for name, values in GRID.items() if name != "tree_size"}
     start = Setting(tree_size=options.tree_size)
-    simulations = Simulations(known, references)
+    simulations = Simulations(corpus_outputs, references)
     with options.start(simulations) as executor:
         result = search(simulations, start, grid, executor=executor, progress=progress)
     texts = {"source": held_out.source.path, "split": held_out.split, "corpus_split": corpus.split}
@@ -106,7 +106,8 @@ def search(
     ``executor`` was started with ``simulations``; without one, they run in this process.
     """
     runs = executor or Local(simulations)
-    references, cost = simulations.references, simulations.cost
+    references = simulations.references
+    cost = simulations.cost
     trials: dict[Setting, Trial] = {}
     total = 1 + sum(len(set(values) - {getattr(start, name)}) for name, values in grid.items())
     plain = simulate(Autoregressive, references, 0)
@@ -114,8 +115,8 @@ def search(
     def scores(settings: Sequence[Setting]) -> list[float]:
         new = [setting for setting in dict.fromkeys(settings) if setting not in trials]
         for setting, steps in zip(new, in_order(runs.run(Simulations.run, new)), strict=True):
-            found = figures(steps, plain, references.unread, cost)
-            trials[setting] = Trial(setting=setting, method=setting.method, **found)
+            predicted = figures(steps, plain, references.unread, cost)
+            trials[setting] = Trial(setting=setting, method=setting.method, **predicted)
             progress("simulate drafts", len(trials), total)
         done = [trials[setting] for setting in settings]
         return [-t.steps_per_output if t.speedup is None else t.speedup for t in done]

@@ -63,11 +63,11 @@ class BertScore:
         self.check()
         layers = read_json(Path(self.model) / CONFIG, self.model)["num_hidden_layers"]
         with quiet():
-            made = BERTScorer(
+            scorer = BERTScorer(
                 model_type=self.model, num_layers=self.layer or layers, use_fast_tokenizer=True
             )
-            made._tokenizer = _tokenizer(self.model, made._tokenizer)
-        return made
+            scorer._tokenizer = _tokenizer(self.model, scorer._tokenizer)
+        return scorer
 
 
 @cache  # keeps the loaded model
@@ -80,14 +80,14 @@ def from_options(options: str) -> Metric:
             "folder of a model such as roberta-large, usually with layer=17"
         )
     folder = expanded(Path(text))
-    found = BertScore(str(folder), int(layer or 0))
+    bert_score = BertScore(str(folder), int(layer or 0))
     return Metric(
-        f"BERTScore ({folder.name}{f', layer {found.layer}' if found.layer else ''})",
+        f"BERTScore ({folder.name}{f', layer {bert_score.layer}' if bert_score.layer else ''})",
         "Mean over outputs of the F1 of tokens matched by their embeddings in model DIR.",
-        found.count,
+        bert_score.count,
         share,
         package="bert-score",
-        ready=found.check,
+        ready=bert_score.check,
     )
 
 
@@ -106,10 +106,10 @@ def _tokenizer(model: str, loaded: Any) -> Any:  # noqa: ANN401
 def _scores(
     metric: BertScore, outputs: tuple[str, ...], references: tuple[str, ...]
 ) -> tuple[float, ...]:
-    found = np.zeros(len(outputs))
+    scores = np.zeros(len(outputs))
     pairs = zip(outputs, references, strict=True)
     whole = [i for i, pair in enumerate(pairs) if all(text.strip() for text in pair)]
     if whole:
         sides = [[texts[i] for i in whole] for texts in (outputs, references)]
-        found[whole] = metric.scorer.score(*sides)[2].double().numpy()
-    return tuple(found.tolist())
+        scores[whole] = metric.scorer.score(*sides)[2].double().numpy()
+    return tuple(scores.tolist())

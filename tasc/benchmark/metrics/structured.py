@@ -31,15 +31,15 @@ KINDS = ("schema", "grammar", "choices", "regex")
 
 def count_pairs(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
     """Count the pairs (N, 3) in both, in the output, and in the reference; arrays have no order."""
-    own, wanted = ([Counter(pairs(t, ordered=False)) for t in s] for s in (outputs, references))
-    return shared(own, wanted)
+    written, wanted = ([Counter(pairs(t, ordered=False)) for t in s] for s in (outputs, references))
+    return shared(written, wanted)
 
 
 def count_fields(outputs: Sequence[str], references: Sequence[str], _delimiter: str) -> np.ndarray:
     """Count the reference's fields (N, 2): those with the same value in the output, and all."""
     both = zip(outputs, references, strict=True)
     counts = [({*pairs(a, ordered=True)}, {*pairs(b, ordered=True)}) for a, b in both]
-    return np.array([[len(own & wanted), len(wanted)] for own, wanted in counts], float)
+    return np.array([[len(written & wanted), len(wanted)] for written, wanted in counts], float)
 
 
 def pairs(text: str, *, ordered: bool) -> list[str]:

@@ -125,8 +125,8 @@ def time_by_part(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     for cell, total in zip(cells, totals, strict=True):
         ms = {name: 1000 * seconds / cell.samples for name, seconds in cell.seconds.items()}
         parts = [
-            {"name": name, "ms": own, "share": 100 * own / (total or 1.0), "colour": colour}
-            for (name, own), colour in zip(ms.items(), COLOURS, strict=False)
+            {"name": name, "ms": part_ms, "share": 100 * part_ms / (total or 1.0), "colour": colour}
+            for (name, part_ms), colour in zip(ms.items(), COLOURS, strict=False)
         ]
         bars.append({"cell": cell, "ms": total, "length": 100 * total / longest, "parts": parts})
     return bars

@@ -102,15 +102,15 @@ def read_results(path: str) -> BenchResults:
     """Read the ``results.json`` of a bench, or of its folder. Raises InputError."""
     file = results_file(path)
     try:
-        found = BenchResults.model_validate_json(file.read_bytes())
+        results = BenchResults.model_validate_json(file.read_bytes())
     except ValidationError:
         raise InputError(
             f"{file} is not a result of tasc bench of this version: "
             "pass the folder of a tasc bench, or run the bench again"
         ) from None
-    if wrong := next(found.contradictions(), None):
+    if wrong := next(results.contradictions(), None):
         raise InputError(f"{file} was edited: {wrong}; run the bench again")
-    return found
+    return results
 
 
 def on_same_samples(old: BenchResults, new: BenchResults) -> tuple[BenchResults, BenchResults]:

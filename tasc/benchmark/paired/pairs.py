@@ -34,10 +34,13 @@ def pairs(
     for cell in cells:
         by_model.setdefault(cell.model, {})[cell.method] = cell
     counts = {
-        model: counted(next(iter(own.values())), references, settings.metrics, settings.delimiter)
-        for model, own in by_model.items()
+        model: counted(
+            next(iter(by_method.values())), references, settings.metrics, settings.delimiter
+        )
+        for model, by_method in by_model.items()
     }
-    bootstrap, speeds = Bootstrap(len(references)), Speeds(len(references), settings.turn)
+    bootstrap = Bootstrap(len(references))
+    speeds = Speeds(len(references), settings.turn)
     return tuple(
         ModelPair(
             model=model,
@@ -67,19 +70,27 @@ def counted(
 
 
 def qualities(
-    bootstrap: Bootstrap, own: ByMetric, other: ByMetric, confidence: float = CONFIDENCE
+    bootstrap: Bootstrap,
+    own_counts: ByMetric,
+    other_counts: ByMetric,
+    confidence: float = CONFIDENCE,
 ) -> dict[str, QualityDifference]:
     """Compare two systems in every metric, by their counts (N, K)."""
-    found = dict[str, QualityDifference]()
-    for name, counts in own.items():
-        metric, others, test = find(name), other[name], None
+    differences = dict[str, QualityDifference]()
+    for name, counts in own_counts.items():
+        metric = find(name)
+        others = other_counts[name]
+        test = None
         difference, interval = bootstrap.difference(metric.value, counts, others, confidence)
         if metric.zero_one:
-            right, right_there = counts[:, 0] > 0, others[:, 0] > 0
+            right = counts[:, 0] > 0
+            right_there = others[:, 0] > 0
             only = int((right & ~right_there).sum()), int((right_there & ~right).sum())
             test = McNemar(only_model=only[0], only_against=only[1], p_value=mcnemar(*only))
-        found[name] = QualityDifference(difference=difference, interval=interval, mcnemar=test)
-    return found
+        differences[name] = QualityDifference(
+            difference=difference, interval=interval, mcnemar=test
+        )
+    return differences
 
 
 class Speeds:
@@ -102,21 +113,22 @@ class Speeds:
         return self.of_costs(costs(cell), costs(base), confidence)
 
     def of_costs(
-        self, own: np.ndarray, other: np.ndarray, confidence: float = CONFIDENCE
+        self, own_costs: np.ndarray, other_costs: np.ndarray, confidence: float = CONFIDENCE
     ) -> SpeedRatio:
         """Compare the milliseconds and the work of each sample, (N, 2) each."""
-        first, second = (np.add.reduceat(costs, self._turns) for costs in (own, other))
+        first, second = (np.add.reduceat(costs, self._turns) for costs in (own_costs, other_costs))
         ratio, interval = self._bootstrap.ratio(first, second, confidence)
         return SpeedRatio(ratio=ratio, interval=interval)
 
 
 def comparisons(cells: Sequence[Cell], settings: Settings) -> tuple[CellComparison, ...]:
     """Compare every cell with the first model's first method, and with its own model's."""
-    overall, speeds = cells[0], Speeds(cells[0].samples, settings.turn)
-    own: dict[str, Cell] = {}
+    overall = cells[0]
+    speeds = Speeds(cells[0].samples, settings.turn)
+    first_cells: dict[str, Cell] = {}
     compared = []
     for cell in cells:
-        base = own.setdefault(cell.model, cell)
+        base = first_cells.setdefault(cell.model, cell)
         bases = [base] if base is overall else [base, overall]
         compared += [(cell, other) for other in bases if other is not cell]
     return tuple(

@@ -53,14 +53,14 @@ def seeds_pairs(rows: Sequence[Seeds]) -> tuple[SeedsPair, ...]:
     for row in rows:
         first.setdefault(row.model, row)
     pairs = []
-    for other, own in combinations(first.values(), 2):
-        quality = {name: _difference(own, other, name) for name in own.quality}
-        pairs.append(SeedsPair(model=own.model, against=other.model, quality=quality))
+    for earlier, later in combinations(first.values(), 2):
+        quality = {name: _difference(later, earlier, name) for name in later.quality}
+        pairs.append(SeedsPair(model=later.model, against=earlier.model, quality=quality))
     return tuple(pairs)
 
 
-def _difference(own: Seeds, other: Seeds, metric: str) -> SeedsDifference:
-    spread, against = own.quality[metric], other.quality[metric]
+def _difference(later: Seeds, earlier: Seeds, metric: str) -> SeedsDifference:
+    spread, against = later.quality[metric], earlier.quality[metric]
     interval = welch(spread.values, against.values)
     return SeedsDifference(difference=spread.mean - against.mean, interval=interval)
 

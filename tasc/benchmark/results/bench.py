@@ -123,11 +123,11 @@ class BenchResults(RunResult):
         first = self.cells[0]
         if model == first.model:
             return []
-        own = self.by_model[model][0]
+        cell = self.by_model[model][0]
         pairs = {(pair.model, pair.against): pair.quality for pair in self.pairs}
         tested = pairs.get((model, first.model), {})
         return [
-            QualityChange(metric, first.quality[name], own.quality[name], tested.get(name))
+            QualityChange(metric, first.quality[name], cell.quality[name], tested.get(name))
             for name, metric in self.metrics.items()
         ]
 

@@ -100,8 +100,11 @@ def _about_cut_outputs(models: list[Cell], limit: int, task: Task) -> Iterator[s
         trained = cell.model in task.trained
         cut = [output for output in cell.outputs if output.cut]
         open_ended = [output for output in cut if not output.loops]
-        known = [n for output in open_ended if (n := output.reference_tokens) is not None]
-        long, all_outputs = sum(n >= limit for n in known), f"{len(cell.outputs):,} outputs"
+        reference_lengths = [
+            n for output in open_ended if (n := output.reference_tokens) is not None
+        ]
+        long = sum(n >= limit for n in reference_lengths)
+        all_outputs = f"{len(cell.outputs):,} outputs"
         if looping := len(cut) - len(open_ended):
             yield (
                 f"{looping:,} of {all_outputs} of {cell.model} repeat themselves until "
@@ -112,12 +115,12 @@ def _about_cut_outputs(models: list[Cell], limit: int, task: Task) -> Iterator[s
                 f"{long:,} of {all_outputs} of {cell.model} were cut at {limit:,} tokens, and "
                 "their references are as long: raise --max-new-tokens"
             )
-        if endless := len(known) - long:
+        if endless := len(reference_lengths) - long:
             yield (
                 f"{endless:,} of {all_outputs} of {cell.model} were cut at {limit:,} tokens, and "
                 "their references are shorter: the model does not end its outputs in time"
             )
-        if unknown := len(open_ended) - len(known):
+        if unknown := len(open_ended) - len(reference_lengths):
             yield f"{unknown:,} of {all_outputs} of {cell.model} were cut at {limit:,} tokens"
 
 

@@ -50,10 +50,11 @@ def check(folder: Path, values: Mapping[str, Any], hidden_size: int, rows: int) 
 
     The model has hidden states of ``hidden_size`` and ``rows`` embedding rows.
     """
-    own, tokens = values.get("hidden_size"), values.get("vocab_size")
-    if type(own) is int and own != hidden_size:
+    size = values.get("hidden_size")
+    tokens = values.get("vocab_size")
+    if type(size) is int and size != hidden_size:
         raise InputError(
-            f"draft head {folder} has hidden size {own}, the model {hidden_size}: it belongs to "
+            f"draft head {folder} has hidden size {size}, the model {hidden_size}: it belongs to "
             "another model; train one for this model with tasc finetune --draft-head"
         )
     if type(tokens) is int and tokens > rows:

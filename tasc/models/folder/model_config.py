@@ -138,7 +138,8 @@ def check_usable(path: str, model: PreTrainedModel, quantised: bool) -> None:
 
 
 def _check_kind(what: str, config: dict[str, Any]) -> None:
-    names, kind = _architectures(what, config), config.get("model_type")
+    names = _architectures(what, config)
+    kind = config.get("model_type")
     causal = any(name.endswith(_CAUSAL) for name in names) or (
         not names and isinstance(kind, str) and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     )
@@ -149,9 +150,9 @@ def _check_kind(what: str, config: dict[str, Any]) -> None:
             "one"
         )
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        own = ", and its own code is never run" if config.get("auto_map") else ""
+        code = ", and its own code is never run" if config.get("auto_map") else ""
         raise InputError(
-            f"{what}: this version of transformers does not know model_type {_short(kind)}{own}: "
+            f"{what}: this version of transformers does not know model_type {_short(kind)}{code}: "
             "use a model of another architecture"
         )
 
@@ -197,8 +198,8 @@ def _leaves(value: object, lasting: tuple[str, ...] = ()) -> Iterator[tuple[str,
     while stack:
         key, item = stack.pop()
         if isinstance(item, dict):
-            kept = bool(lasting) and key.endswith(lasting)
-            stack += [(key if kept else own, below) for own, below in item.items()]
+            lasts = bool(lasting) and key.endswith(lasting)
+            stack += [(key if lasts else name, below) for name, below in item.items()]
         elif isinstance(item, list):
             stack += [(key, below) for below in item]
         else:

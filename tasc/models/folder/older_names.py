@@ -37,16 +37,17 @@ def portable(values: Mapping[str, Any], *, tied: bool) -> dict[str, Any]:
 
 def _consistent(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in ``values`` that have two names, under both."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if isinstance(dtype := values.get("dtype"), str):
-        found["torch_dtype"] = dtype
-    scaling, rope = values.get("rope_scaling"), values.get("rope_parameters")
+        settings["torch_dtype"] = dtype
+    scaling = values.get("rope_scaling")
+    rope = values.get("rope_parameters")
     if isinstance(scaling, dict) and scaling:
         # transformers 5.24 reads rope_scaling instead of rope_parameters.
         if rope is not None:
-            found["rope_parameters"] = {k: values[k] for k in _OWN_KEYS if k in values} | scaling
+            settings["rope_parameters"] = {k: values[k] for k in _OWN_KEYS if k in values} | scaling
         rope = scaling
-    return found | _earlier_rope(values, rope)
+    return settings | _earlier_rope(values, rope)
 
 
 def _earlier_rope(values: Mapping[str, Any], rope: Any) -> dict[str, Any]:  # noqa: ANN401

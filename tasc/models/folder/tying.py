@@ -94,18 +94,19 @@ def tied_in_files(
 def matrices(skeleton: PreTrainedModel, shapes: Shapes) -> Matrices:
     """Return the embedding and the LM head of ``skeleton`` by their names in files of weights."""
     wanted = [_name(skeleton, head=False), _name(skeleton, head=True)]
-    known, transforms = skeleton.state_dict(), get_model_conversion_mapping(skeleton)
+    state = skeleton.state_dict()
+    transforms = get_model_conversion_mapping(skeleton)
     renamings = [each for each in transforms if isinstance(each, WeightRenaming)]
     converters = [each for each in transforms if isinstance(each, WeightConverter)]
     prefix = skeleton.base_model_prefix
-    found: dict[str, str] = {}
+    stored_names: dict[str, str] = {}
     for name in shapes:
-        renamed, _ = rename_source_key(name, renamings, converters, prefix, known)
-        if renamed not in known:
-            renamed, _ = rename_source_key(name, [], [], prefix, known)
+        renamed, _ = rename_source_key(name, renamings, converters, prefix, state)
+        if renamed not in state:
+            renamed, _ = rename_source_key(name, [], [], prefix, state)
         if renamed in wanted:
-            found[renamed] = name
-    embedding, head = (found.get(name) for name in wanted)
+            stored_names[renamed] = name
+    embedding, head = (stored_names.get(name) for name in wanted)
     return Matrices(embedding, head)
 
 

@@ -122,16 +122,17 @@ class ChainProposer:
         """
         rows = [row for row, committed in enumerate(new) if len(committed)]
         read = [lengths[row] - len(new[row]) for row in rows]
-        found = [self.requests.take(key) for key in keys(tokens, rows, read)]
+        taken = [self.requests.take(key) for key in keys(tokens, rows, read)]
         if self.policy is not None:  # a step that read a prompt is no measure
-            self.policy.stop(0 if None in found or len(rows) < len(new) else len(rows))
-        known = [
+            self.policy.stop(0 if None in taken or len(rows) < len(new) else len(rows))
+        requests = [
             request or self._begin(tokens[row, :length])
-            for request, row, length in zip(found, rows, read, strict=True)
+            for request, row, length in zip(taken, rows, read, strict=True)
         ]
-        self._learn(known, [new[row] for row in rows])
-        going, ended = list[tuple[int, Request]](), list[tuple[int, Request]]()
-        for row, request in zip(rows, known, strict=True):
+        self._learn(requests, [new[row] for row in rows])
+        going = list[tuple[int, Request]]()
+        ended = list[tuple[int, Request]]()
+        for row, request in zip(rows, requests, strict=True):
             (ended if self.end in new[row] else going).append((row, request))
         self._finish([(new[row], request) for row, request in ended])
         left = [row for row, _ in going]

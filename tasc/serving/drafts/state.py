@@ -28,8 +28,8 @@ Outputs = Mapping[str, Iterable[np.ndarray]]  # by task, each (T,) int32
 
 def memory_of(factory: Factory) -> Memory | None:
     """Return the outputs that the drafters of ``factory`` share; None if they learn nothing."""
-    found: Memory | None = getattr(getattr(factory(), "learnt", None), "memory", None)
-    return found
+    memory: Memory | None = getattr(getattr(factory(), "learnt", None), "memory", None)
+    return memory
 
 
 def teach(factory: Factory, outputs: Iterable[np.ndarray]) -> None:
@@ -50,9 +50,9 @@ class State:
         self.next, self.known, self.saved = self.clock() + EVERY, 0, 0
         atexit.register(self.finish)
 
-    def record(self, known: int) -> None:
-        """Write the file if it is time and ``known``, the number of outputs so far, has grown."""
-        self.known = known
+    def record(self, outputs: int) -> None:
+        """Write the file if it is time and ``outputs``, the number of outputs so far, has grown."""
+        self.known = outputs
         if self.known > self.saved and self.clock() >= self.next:
             self.finish()
 

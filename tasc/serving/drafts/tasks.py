@@ -81,8 +81,8 @@ class Tasks:
             return ""
         size = len(self.tokenizer.vocabulary())
         text = self.tokenizer.decode([t for t in prompt[:WINDOW].tolist() if 0 <= t < size])
-        found = [(text.find(tag), -len(tag), name) for name, tag in self.tags.items()]
-        return min((one for one in found if one[0] >= 0), default=(0, 0, ""))[2]
+        places = [(text.find(tag), -len(tag), name) for name, tag in self.tags.items()]
+        return min((one for one in places if one[0] >= 0), default=(0, 0, ""))[2]
 
     def _changed(self) -> list[str]:
         """Return the tasks whose files changed, and remember them."""

@@ -90,9 +90,9 @@ class LlamaCppExport(Format):
 
     def notes(self) -> list[str]:
         notes = [
-            f"llama.cpp encodes {found['differ']:,} of the task's {found['texts']:,} {what} "
+            f"llama.cpp encodes {counts['differ']:,} of the task's {counts['texts']:,} {what} "
             "differently from the tokenizer"
-            for what, found in (self.encoding or {}).items()
+            for what, counts in (self.encoding or {}).items()
         ]
         kind = read_json(self.parts.folder / CONFIG, "model")["model_type"]
         if kind not in COMPARED:
@@ -149,12 +149,12 @@ def _best(parts: Parts) -> tuple[Vocabulary, dict[str, dict[str, int]] | None]:
     if parts.corpus is None:
         return ways[0], None
     texts = {"prompts": parts.corpus.prompts[:_MOST], "outputs": parts.corpus.outputs[:_MOST]}
-    found = [
+    counts = [
         {what: differences(way, parts.tokenizer, some) for what, some in texts.items()}
         for way in ways
     ]
-    best = min((0, 1), key=lambda i: [found[i][what]["differ"] for what in texts])
-    return ways[best], found[best]
+    best = min((0, 1), key=lambda i: [counts[i][what]["differ"] for what in texts])
+    return ways[best], counts[best]
 
 
 def grammar(constraint: Constraint, *, labels: bool) -> str:

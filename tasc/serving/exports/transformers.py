@@ -58,10 +58,11 @@ def load_custom_generate(folder: str | PathLike[str]) -> CustomGenerate:
     folder is run. Raises InputError if there is neither a head nor an index, or they belong to
     another model, and IntegrityError if they are damaged.
     """
-    head, index = Path(folder) / HEAD_FOLDER, Path(folder) / INDEX_FOLDER
-    if head.is_dir():
-        return custom_generate(draft_head=head)
-    if not index.is_dir():
+    head_folder = Path(folder) / HEAD_FOLDER
+    index_folder = Path(folder) / INDEX_FOLDER
+    if head_folder.is_dir():
+        return custom_generate(draft_head=head_folder)
+    if not index_folder.is_dir():
         raise InputError(f"{folder} has no index: export it again with tasc export --index")
-    found = load_index(index, load_tokenizer(str(folder)), copy=True)
-    return custom_generate(method_for(found), found)
+    index = load_index(index_folder, load_tokenizer(str(folder)), copy=True)
+    return custom_generate(method_for(index), index)

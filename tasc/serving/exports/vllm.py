@@ -68,10 +68,12 @@ class VllmExport(Format):
         plain = Format.example(start)
         if not start.constraint:
             return plain
-        ((option, given),) = start.constraint.items()
+        ((option, constraint),) = start.constraint.items()
         file = OUTPUT_GRAMMAR if option == "schema" else CONSTRAINT_FILES.get(option)
         kind, value = (
-            ("regex", repr(given)) if file is None else ("grammar", f"Path({file!r}).read_text()")
+            ("regex", repr(constraint))
+            if file is None
+            else ("grammar", f"Path({file!r}).read_text()")
         )
         python = _REQUEST.format(request=start.request(), kind=kind, value=value, url=start.url)
         return (

@@ -86,13 +86,14 @@ def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
         if not isinstance(module, kinds) or name.endswith(".base_layer"):
             continue
         target = name.removeprefix(_PREFIX).removesuffix(".token_adapter")
-        layer, weight = plain.get_submodule(target), plain.get_parameter(f"{target}.weight")
+        layer = plain.get_submodule(target)
+        weight = plain.get_parameter(f"{target}.weight")
         if not isinstance(module, TrainableTokensLayer):
             adapted = isinstance(module, LoraLayer)
-            own = module.get_base_layer() if adapted else module
-            if isinstance(layer, Conv1D) and not isinstance(own, Conv1D):
+            base_layer = module.get_base_layer() if adapted else module
+            if isinstance(layer, Conv1D) and not isinstance(base_layer, Conv1D):
                 weight = weight.T  # as GPT-2's in 4 bits
-            base = _base_weight(own)
+            base = _base_weight(base_layer)
             weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base) if adapted else base)
         else:
             ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)
@@ -100,7 +101,8 @@ def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
 
 
 def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
-    kind, layers = type(model).__name__, _linear_layers(model)
+    kind = type(model).__name__
+    layers = _linear_layers(model)
     if not layers:
         raise InputError(f"{kind} has no linear layers to adapt: choose another model")
     if targets == ALL_LINEAR:
@@ -109,9 +111,9 @@ def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
     for end in targets.split(","):
         matching = {name for name in layers if f".{name}".endswith(f".{end}")}
         if not matching:
-            known = ", ".join(sorted({_last(name) for name in layers}))
+            names = ", ".join(sorted({_last(name) for name in layers}))
             raise InputError(
-                f"target_modules: {kind} has no linear layer {end} to adapt: choose from {known}"
+                f"target_modules: {kind} has no linear layer {end} to adapt: choose from {names}"
             )
         chosen |= matching
     return [name for name in layers if name in chosen]
@@ -176,8 +178,10 @@ class Rows(TrainableTokensLayer):  # type: ignore[misc]
 
     def forward_adapters(self, x: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: ANN401
         """Embed ids ``x`` (B, L), or return logits (B, L, V) of states ``x`` (B, L, d)."""
-        layer, (name,) = self.get_base_layer(), self.token_indices
-        rows, weight = self.trainable_tokens_delta[name], layer.weight.data
+        layer = self.get_base_layer()
+        (name,) = self.token_indices
+        rows = self.trainable_tokens_delta[name]
+        weight = layer.weight.data
         if self.disable_adapters:
             rows = self.trainable_tokens_original[name]
         ids = torch.tensor(self.token_indices[name], device=weight.device)
@@ -185,13 +189,14 @@ class Rows(TrainableTokensLayer):  # type: ignore[misc]
         out: Tensor = layer(x)
         # Add zeros with the gradients of the rows.
         if not isinstance(layer, torch.nn.Embedding):
-            own = linear(x.detach(), rows.to(weight))
-            return out.index_add_(-1, ids, own - own.detach())  # its logits are large
+            trained = linear(x.detach(), rows.to(weight))
+            return out.index_add_(-1, ids, trained - trained.detach())  # its logits are large
         place = torch.searchsorted(ids, x).clamp(max=len(ids) - 1)
         padding = -1 if layer.padding_idx is None else layer.padding_idx  # PEFT does not train it
-        trains, scale = (ids[place] == x) & (x != padding), self._get_embed_scale()
-        own = embedding(place, rows.to(weight)) * trains[..., None]
-        return out + (own - own.detach()) * (1 if scale is None else scale.to(own))
+        trains = (ids[place] == x) & (x != padding)
+        scale = self._get_embed_scale()
+        trained = embedding(place, rows.to(weight)) * trains[..., None]
+        return out + (trained - trained.detach()) * (1 if scale is None else scale.to(trained))
 
 
 class BitDropout(torch.nn.Module):

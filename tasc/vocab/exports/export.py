@@ -82,14 +82,14 @@ class Exporter:
             _extend_model(state, entries, [(spell(left), spell(right)) for left, right in rules])
             spanning = (a.string for a in additions if a.spans and self._splits.several(a.string))
             state["pre_tokenizer"] = self._splits.extended(spanning)
-        made = Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
+        extended = Tokenizer.from_str(json.dumps(state, ensure_ascii=False))
         for content, token in (wanted | entries).items():
-            if made.token_to_id(content) != token:
+            if extended.token_to_id(content) != token:
                 raise InputError(
                     f"{self._path}: token {content!r} would get another id than {token}, because "
                     "the vocabulary has holes: use the other --export"
                 )
-        return made
+        return extended
 
 
 def supported_export(base: LoadedTokenizer) -> Export:
@@ -158,7 +158,7 @@ def _extend_unigram(
         if position < len(vocabulary):
             continue  # an added token that is a piece already
         tokens = model.tokenize(text)  # the best path of base pieces
-        known = [token.value for token in tokens if token.value in scores]
-        unknown = len(text) - sum(map(len, known))
-        path = sum(scores[piece] for piece in known) + unknown * worst
+        pieces = [token.value for token in tokens if token.value in scores]
+        unknown = len(text) - sum(map(len, pieces))
+        path = sum(scores[piece] for piece in pieces) + unknown * worst
         vocabulary.append([text, path + _BONUS * (len(tokens) - 1)])

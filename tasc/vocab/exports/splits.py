@@ -61,7 +61,8 @@ def splits_of(state: dict[str, Any], path: str) -> Splits:
 
 def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | None:
     at = [part["type"] for part in parts].index("ByteLevel")
-    level, later = parts[at], parts[at + 1 :]  # Falcon splits digits later, also within characters
+    level = parts[at]
+    later = parts[at + 1 :]  # Falcon splits digits later, also within characters
     if model["type"] != "BPE" or level.get("add_prefix_space", True):
         return None
     base = _pattern(parts[: at + 1])
@@ -71,8 +72,8 @@ def _byte_level(model: dict[str, Any], parts: list[dict[str, Any]]) -> Splits | 
     splits = Splits(base, spell_bytes, str, partial(_described, base, after))
     if not later:
         return splits
-    made = pre_tokenizer_of(after)
-    return replace(splits, whole=lambda text: len(made.pre_tokenize_str(text)) == 1)
+    pre_tokenizer = pre_tokenizer_of(after)
+    return replace(splits, whole=lambda text: len(pre_tokenizer.pre_tokenize_str(text)) == 1)
 
 
 def _described(base: BasePattern, after: list[dict[str, Any]], pattern: str) -> dict[str, Any]:

@@ -22,35 +22,36 @@ def savings(
     starts = first.copy() if boundaries is None else first | np.append(boundaries, 1).astype(bool)
     for step in steps:
         ids = step.ids
-        found = _occurrences(tokens, sample, None if boundaries is None else starts, ids)
-        yield sample[found], len(ids) - 1
-        if not len(found):
+        positions = _occurrences(tokens, sample, None if boundaries is None else starts, ids)
+        yield sample[positions], len(ids) - 1
+        if not len(positions):
             continue
-        tokens[found] = step.new_id
-        kept = np.ones(len(tokens), bool)
-        kept[(found[:, None] + np.arange(1, len(ids))).ravel()] = False
-        tokens, sample = tokens[kept], sample[kept]
-        starts = starts[np.append(kept, True)]
+        tokens[positions] = step.new_id
+        remains = np.ones(len(tokens), bool)
+        remains[(positions[:, None] + np.arange(1, len(ids))).ravel()] = False
+        tokens, sample = tokens[remains], sample[remains]
+        starts = starts[np.append(remains, True)]
 
 
 def _occurrences(
     tokens: Int32, sample: Int64, starts: np.ndarray | None, ids: Sequence[int]
 ) -> np.ndarray:
     """Return the positions of admissible occurrences: non-overlapping, left to right."""
-    n, last = len(ids), len(tokens) - len(ids) + 1
+    n = len(ids)
+    last = len(tokens) - len(ids) + 1
     if last <= 0:
         return np.empty(0, np.int64)
     here = sample[:last] == sample[n - 1 :]
     for position, token in enumerate(ids):
         here &= tokens[position : position + last] == token
-    found = np.flatnonzero(here)
+    positions = np.flatnonzero(here)
     if starts is not None:
-        whole = starts[found] & starts[found + n]
-        found = found[whole | ((n == 2) & ~starts[found + 1])]
-    if len(found) < 2 or np.diff(found).min() >= n:
-        return found
-    kept: list[int] = []
-    for at in found.tolist():
-        if not kept or at - kept[-1] >= n:
-            kept.append(at)
-    return np.array(kept)
+        whole = starts[positions] & starts[positions + n]
+        positions = positions[whole | ((n == 2) & ~starts[positions + 1])]
+    if len(positions) < 2 or np.diff(positions).min() >= n:
+        return positions
+    chosen: list[int] = []
+    for at in positions.tolist():
+        if not chosen or at - chosen[-1] >= n:
+            chosen.append(at)
+    return np.array(chosen)

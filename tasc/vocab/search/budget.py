@@ -134,13 +134,14 @@ def budget_curve(
 def _nested(result: MergeResult, size: int) -> tuple[np.ndarray, np.ndarray, tuple[int, float]]:
     """Return the fewest merges that leave M = 0, 1, ... live tokens, and their sums f / (f + 1)."""
     lengths, risks = [0], [0.0]
-    known: dict[int, float] = {}
-    total, end = 0.0, 0
+    terms: dict[int, float] = {}
+    total = 0.0
+    end = 0
     for length, (touched, live) in enumerate(live_tokens(result, size), start=1):
         for token in touched:
             now = live.get(token, 0)
-            total += now / (now + 1) - known.get(token, 0.0)
-            known[token] = now / (now + 1)
+            total += now / (now + 1) - terms.get(token, 0.0)
+            terms[token] = now / (now + 1)
         if len(live) == len(lengths):
             lengths.append(length)
             risks.append(total)
@@ -154,11 +155,12 @@ def _steps(tokens: Sequence[int], samples: int) -> np.ndarray:
 
 def replayed(result: MergeResult, outputs: Outputs) -> list[int]:
     """Return the tokens of outputs outside the search after 0, 1, ... of its merges."""
-    encoded, made = outputs.encoded, steps(result, len(result.merges))
+    encoded = outputs.encoded
+    applied = steps(result, len(result.merges))
     total = outputs.total(np.diff(encoded.offsets))
     totals = [total]
-    saved = savings(encoded.tokens, encoded.offsets, outputs.boundaries, made)
-    for step, (where, each) in zip(made, saved, strict=True):
+    saved = savings(encoded.tokens, encoded.offsets, outputs.boundaries, applied)
+    for step, (where, each) in zip(applied, saved, strict=True):
         total -= int(outputs.weights[where].sum()) * each
         if isinstance(step, Merge):
             totals.append(total)
@@ -172,8 +174,8 @@ def tokens_at_the_end(result: MergeResult, outputs: Outputs, held_out: Outputs |
     """
     if held_out is None:
         return result.last[0]
-    known = set(outputs.texts)
-    seen = np.array([text in known for text in held_out.texts], bool)
+    training_texts = set(outputs.texts)
+    seen = np.array([text in training_texts for text in held_out.texts], bool)
     gaining = replace(held_out, weights=np.where(seen, held_out.weights, 0))
     others = held_out.total(np.where(seen, 0, np.diff(held_out.encoded.offsets)))
     return replayed(result, gaining)[-1] + others
@@ -186,8 +188,8 @@ def _thinned(budgets: int, best: int) -> list[int]:
 
 
 def _sightings(result: MergeResult, size: int, lengths: set[int]) -> dict[int, Sightings]:
-    found = {0: Sightings.of([])}
+    sightings = {0: Sightings.of([])}
     for length, (_, live) in enumerate(live_tokens(result, size), start=1):
         if length in lengths:
-            found[length] = Sightings.of(list(live.values()))
-    return found
+            sightings[length] = Sightings.of(list(live.values()))
+    return sightings

@@ -75,15 +75,15 @@ def _has_own_head(wide: list[_Tensor], *, stated_tied: bool | None) -> bool:
 def _tensors(folder: Path) -> list[_Tensor]:
     from safetensors import SafetensorError, safe_open
 
-    found: list[_Tensor] = []
+    tensors: list[_Tensor] = []
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, framework="numpy") as weights:
                 for name in weights.keys():  # noqa: SIM118 - no mapping
                     shape = tuple(weights.get_slice(name).get_shape())
-                    found.append(_Tensor(StoredTensor(file, name), shape))
+                    tensors.append(_Tensor(StoredTensor(file, name), shape))
         except SafetensorError as error:
             raise InputError(
                 f"Cannot read weights from {file} ({error}): download the file again"
             ) from None
-    return found
+    return tensors

@@ -97,8 +97,8 @@ def augmented_with(
 ) -> LoadedTokenizer:
     """Return the tokenizer with ``count`` new tokens for ``outputs``, as tasc augment makes it."""
     refiner = Refiner(tokenizer, outputs, None, _augment_options(options, tokenizer), progress)
-    found = refiner.run(str(options.source), count)
-    return LoadedTokenizer(found.tokenizer, tokenizer.path, companions(tokenizer))
+    refined = refiner.run(str(options.source), count)
+    return LoadedTokenizer(refined.tokenizer, tokenizer.path, companions(tokenizer))
 
 
 def _augment_options(options: AnalyzeOptions, tokenizer: LoadedTokenizer) -> AugmentOptions:

@@ -112,7 +112,7 @@ def most_tokens(result: MergeResult, size: int) -> int:
 
 
 def _rules(
-    result: MergeResult, length: int, vocabulary: Sequence[bytes], kept: Container[int]
+    result: MergeResult, length: int, vocabulary: Sequence[bytes], kept_ids: Container[int]
 ) -> tuple[Rule, ...]:
     """Return the pairs that become kept tokens inside a pre-token, if both parts are kept."""
     size = len(vocabulary)
@@ -120,5 +120,7 @@ def _rules(
     return tuple(
         (strings[step.ids[0]], strings[step.ids[1]])
         for step in steps(result, length)
-        if step.inner and step.new_id in kept and all(t < size or t in kept for t in step.ids)
+        if step.inner
+        and step.new_id in kept_ids
+        and all(t < size or t in kept_ids for t in step.ids)
     )

@@ -287,6 +287,12 @@ def test_false_lengths_end_in_an_error_and_not_in_memory(tmp_path):
             read_header(tmp_path / "m.gguf")
 
 
+def test_more_layers_than_tensors_are_refused(tmp_path):
+    file = small(tmp_path / "m.gguf", **{"llama.block_count": 1 << 30})
+    with pytest.raises(InputError, match="block_count is 1,073,741,824, but there are"):
+        convert(file, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> bytes:
     return small(tmp_path_factory.mktemp("whole") / "m.gguf").read_bytes()

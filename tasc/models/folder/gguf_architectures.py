@@ -95,7 +95,14 @@ class Fields:
 
     @property
     def layers(self) -> int:
-        return self.size("block_count")
+        """The number of layers, each of which has a tensor or more. Raises InputError."""
+        layers, tensors = self.size("block_count"), len(self.header.tensors)
+        if layers > tensors:
+            raise InputError(
+                f"{self.header.path}: {self.kind}.block_count is {layers:,}, but there are "
+                f"{tensors:,} tensors: {ADVICE}"
+            )
+        return layers
 
     @property
     def width_per_head(self) -> int:
@@ -132,8 +139,10 @@ class Fields:
             return plain
         factors = tensor_values(self.header, ROPE_FACTORS)
         factor = float(factors.max())
-        expected = llama3_factors(theta, self.head_dim, factor)
-        if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-3):
+        fits = factors.shape == (-(-self.head_dim // 2),)  # before a false size takes memory
+        if not fits or not np.allclose(
+            factors, llama3_factors(theta, self.head_dim, factor), rtol=1e-3
+        ):
             raise InputError(
                 f"{self.header.path} has factors of rotary positions that are not Llama 3's: "
                 f"{USE_FOLDER}"

@@ -113,6 +113,10 @@ class ChatTemplate:
             f"of answers, and the template's text is learnt: {changed}"
         )
 
+    def prompt(self, messages: Sequence[Message]) -> str:
+        """Return the prompt for an answer to ``messages``. Raises InputError if it rejects them."""
+        return self._write(messages, None, prompt=True)
+
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.
 

@@ -24,6 +24,7 @@ from tasc.models.cost import measured_cost
 from tasc.models.packed import native_threads
 from tasc.tokenizer.token_bytes import token_speller
 
+_PLANNED = 1024  # positions of each sequence in the first cache
 _log = logging.getLogger("tasc")
 
 
@@ -89,9 +90,13 @@ class Worker:
         self.thread = threading.Thread(target=self._run, name="tasc-engine", daemon=True)
 
     def start(self, capacity: int) -> None:
-        """Start decoding sequences of at most ``capacity`` tokens each, prompts included."""
+        """Start decoding sequences of at most ``capacity`` tokens each, prompts included.
+
+        The cache is made for shorter ones, and grows with the first longer one.
+        """
         _ = self.loaded.target.head  # the first use drops sequences
-        self.capacity = capacity + max(self.drafting.method.budget, FORCED) + 1
+        most = capacity + max(self.drafting.method.budget, FORCED) + 1
+        self.capacity = min(most, _PLANNED)
         self.engine.begin(self.capacity, self.size)
         self.threads = torch.get_num_threads()  # a new thread has a number of its own
         self.thread.start()

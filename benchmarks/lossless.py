@@ -20,12 +20,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from benchmarks.figures import publish, script
 from tasc.benchmark.lossless import generate_reference, match
-from tasc.benchmark.matrix import Cell, Loaded, prepare, run
+from tasc.benchmark.matrix import Cell, prepare, run
 from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus, load
 from tasc.data.source import Source
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.drafters import DRAFTERS
+from tasc.decoding.loaded import Loaded
 from tasc.models.packed import pack
 from tasc.models.targets.borrowed import target_from_model
 from tasc.tokenizer.loaded import LoadedTokenizer

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from tasc.decoding.drafters.ngram.options import IndexOptions as IndexOptions
     from tasc.decoding.library import Completion as Completion
     from tasc.decoding.library import generate as generate
+    from tasc.decoding.loaded import LoadedModel as LoadedModel
+    from tasc.decoding.loaded import load as load
     from tasc.options.task import Data as Data
     from tasc.serving.exports.transformers import load_custom_generate as load_custom_generate
     from tasc.serving.options import ExportOptions as ExportOptions
@@ -66,6 +68,7 @@ _PUBLIC = {
     "tasc.decoding.custom_generate": "custom_generate",
     "tasc.decoding.drafters.ngram.options": "IndexOptions",
     "tasc.decoding.library": "Completion generate",
+    "tasc.decoding.loaded": "LoadedModel load",
     "tasc.options.task": "Data",
     "tasc.serving.exports.transformers": "load_custom_generate",
     "tasc.serving.options": "ExportOptions",

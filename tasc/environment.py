@@ -17,6 +17,7 @@ PACKAGES = (
     "openai",
 )
 NEWEST_TRANSFORMERS = "5.24.0"  # that all tests ran with, as in constraints.txt
+API_KEY = "TASC_API_KEY"  # the variable with the key of servers; not one company's own
 DISTRIBUTION = "tasc-lm"  # on PyPI, where "tasc" is another project
 
 

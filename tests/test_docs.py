@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import tasc
 from benchmarks.layout import layout
 from docs import hooks
 from docs.generate import pages, results
@@ -124,14 +126,17 @@ def test_the_code_of_the_readme_prints_what_transformers_generates(tmp_path, cap
     (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
     folder = make_model(make_tokenizer(tmp_path))
     (folder / "chat_template.jinja").write_text(CHATML)
-    monkeypatch.setattr("tasc.models.folder.fetch.model_folder", {"smollm2": folder}.__getitem__)
+    load = tasc.load
+    monkeypatch.setattr(tasc, "load", lambda name: load({"smollm2": folder}[name], "float32"))
     names: dict[str, Any] = {}
     exec(compile(code, "README.md", "exec"), names)
     assert len(names["prompts"]) > 1
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     printed = capsys.readouterr().out
     for prompt in names["prompts"]:
-        tokens = continued(names["model"], np.array(prompt), new_tokens=256)
-        text = names["tokenizer"].decode(tokens, skip_special_tokens=True)
+        tokens = continued(model, np.array(prompt), new_tokens=256)
+        text = tokenizer.decode(tokens, skip_special_tokens=True)
         assert re.search(
             rf"^{len(tokens)} tokens in \d+ forwards: {re.escape(text)}", printed, re.M
         )

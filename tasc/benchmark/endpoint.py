@@ -14,10 +14,10 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import Field
 
 from tasc.data.foreign import one_line
+from tasc.environment import API_KEY as KEY  # not OPENAI_API_KEY, of one company's servers
 from tasc.errors import InputError, UnavailableError
 from tasc.options.references import parse_label
 
-KEY = "TASC_API_KEY"  # not OPENAI_API_KEY, which belongs to one company's servers
 # Stricter than the standard, so that no two parsers read two hosts from one text.
 _URL = re.compile(
     r"https?://(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?(/[\w.~/-]*)?", re.ASCII | re.I

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import LogitsProcessorList
 
-from tasc.benchmark.matrix import Cell, Loaded, decode, firsts
+from tasc.benchmark.matrix import Cell, decode, firsts
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results.cells import Difference, Lossless, ReferenceMatch
 from tasc.decoding.adaptive import Adaptive
@@ -26,6 +26,7 @@ from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Grammar, Masks
 from tasc.decoding.core.protocols import Adjust, Verifier
 from tasc.decoding.core.settings import greedy_config
+from tasc.decoding.loaded import Loaded
 from tasc.decoding.verify.reference import Verified
 from tasc.models.folder.quiet import quiet
 from tasc.models.target import Target

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,52 +16,21 @@ from tasc.data.corpus import Corpus
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.choices import Labels
 from tasc.decoding.core.grammar import Grammar
-from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.protocols import Drafter, Verifier
 from tasc.decoding.core.resources import DraftSource
-from tasc.decoding.core.settings import processors_of
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
+from tasc.decoding.loaded import Loaded
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
-from tasc.models.folder.generation import GenerationSettings
 from tasc.models.inputs import common_prefix
-from tasc.models.target import Target
 from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import LoadedTokenizer
-from tasc.tokenizer.output_text import OutputText
 
 Turn = tuple[int, int, int]  # repeat, first sample, index of the cell
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A model ready to decode: its target, its tokenizer, and the rules of its outputs."""
-
-    label: str
-    target: Target
-    tokenizer: LoadedTokenizer
-    end_ids: tuple[int, ...]
-    # of its generation_config.json
-    settings: GenerationSettings = field(default_factory=GenerationSettings)
-
-    @cached_property
-    def text(self) -> OutputText:
-        """Turns the ids of an output into its text."""
-        return OutputText(self.tokenizer.decode, frozenset(self.end_ids))
-
-    def processors(self, prompt: np.ndarray, max_new_tokens: int) -> Sequence[Processor]:
-        """Return the logits processors of an output after ``prompt`` (L,)."""
-        model = self.target.model
-        return processors_of(self.settings, model, prompt, max_new_tokens, self.end_ids)
-
-    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Return the ids (L_i,) int32 of each text, without special tokens around it."""
-        return self.tokenizer.encode(texts).split()
 
 
 @dataclass

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tasc.benchmark.matrix import Cell, Loaded
+from tasc.benchmark.matrix import Cell
 from tasc.benchmark.metrics import score
 from tasc.benchmark.results import cells as results
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.protocols import SOURCES
 from tasc.decoding.decode import Generation
+from tasc.decoding.loaded import Loaded
 from tasc.decoding.steps import StepStats
 
 Span = tuple[int, int, str]

@@ -27,6 +27,7 @@ from tasc.benchmark.results.conditions import (
 from tasc.benchmark.spread import Bench, decode_elsewhere
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.misfit import misfits
+from tasc.decoding.loaded import Loaded
 from tasc.models.folder.generation import GenerationSettings
 from tasc.models.packed import is_int8
 from tasc.options.references import resolve_model, trained_template, training_arguments
@@ -135,7 +136,7 @@ def _misfits(corpus: Corpus, test: Corpus, options: BenchOptions) -> tuple[str, 
     return tuple(misfits(test.outputs, constraint.written_as(corpus.outputs)))
 
 
-def _settings(models: Sequence[matrix.Loaded], options: BenchOptions) -> Settings:
+def _settings(models: Sequence[Loaded], options: BenchOptions) -> Settings:
     model = models[0]
     sampling, device = options.sampling, model.target.device
     on_gpu = device.type == "cuda"

@@ -16,16 +16,13 @@ from tasc.benchmark import matrix
 from tasc.benchmark.options import BenchOptions
 from tasc.data.corpus import Corpus
 from tasc.decoding.core.generation import Generation
-from tasc.decoding.core.resources import end_ids
-from tasc.decoding.core.settings import settings_of
 from tasc.decoding.drafters.hetero.source import load_draft
+from tasc.decoding.loaded import Loaded, load_ready
 from tasc.errors import InputError
 from tasc.execution.kept import Files, keep
-from tasc.models.load import decoding_dtype, load_to_decode
-from tasc.models.targets.fastest import target_for
+from tasc.models.load import decoding_dtype
 from tasc.options.references import resolve_model
 from tasc.progress import Progress, silent
-from tasc.tokenizer.loaded import load_tokenizer
 
 _FILE = "generations.json"
 _RUNS = TypeAdapter(list[list[list[Generation]]])  # by cell and repeat
@@ -80,22 +77,20 @@ def decode_elsewhere(
                 own += found
 
 
-def load_models(options: BenchOptions, end: str | None) -> list[matrix.Loaded]:
+def load_models(options: BenchOptions, end: str | None) -> list[Loaded]:
     """Load every model; ``end`` is the token that ends the outputs of a chat."""
     models = []
     for text in options.models:
-        label, path = resolve_model(text)
-        tokenizer = load_tokenizer(path).ending(end)  # first: finds soonest that nothing is there
-        packed = options.kernels == "auto" and not options.compile
-        model = load_to_decode(path, options.dtype, options.device, tokenizer, packed=packed)
-        target = target_for(
-            model,
+        model = load_ready(
+            text,
+            options.dtype,
+            options.device,
+            end=end,
             graphs=options.graphs,
+            kernels=options.kernels,
             compiled=options.compile,
-            invariant=options.kernels == "invariant",
         )
-        ends = end_ids(model, tokenizer.eos_id)
-        models.append(matrix.Loaded(label, target, tokenizer, ends, settings_of(model)))
+        models.append(model)
     if len({model.label for model in models}) < len(models):
         raise InputError("two models have the same name: tell them apart with --model label=path")
     return models

@@ -155,7 +155,8 @@ _TABLE = (
     ),
     Command(
         "serve",
-        "Start the installed engine on a folder of tasc export, for this machine only.",
+        "Serve a model by the OpenAI API, or start the engine of a folder of tasc export; for this "
+        "machine only.",
         "serving.options:ServeOptions",
     ),
     Command(

@@ -20,13 +20,13 @@ from tasc.data.choices import check_labels
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.resources import end_ids
+from tasc.decoding.loaded import LoadedModel, plain_model, target_of
 from tasc.decoding.tokenizers import Prompt, ids_of
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
 from tasc.models.inputs import after
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
-from tasc.models.targets.borrowed import target_from_model
 
 _MOST_NODES = 1024  # per forward; a tree has at most 4096 nodes
 _MOST_LOGITS = 1 << 28  # per forward, in numbers: 1 GiB in float32
@@ -242,7 +242,7 @@ class Choice:
 
 
 def choose(
-    model: PreTrainedModel,
+    model: PreTrainedModel | LoadedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Prompt],
     choices: Sequence[str],
@@ -257,11 +257,11 @@ def choose(
     """
     check_labels(choices)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
-    ends = end_ids(model, tokenizer.eos_token_id)
+    ends = end_ids(plain_model(model), tokenizer.eos_token_id)
     if not ends:
         raise InputError("the tokenizer has no end token, which ends a label: set its eos_token")
     labels = Labels([ids_of(label, tokenizer) for label in choices], ends[0])
-    with target_from_model(model, "off") as target:
+    with target_of(model, "off") as target:
         batches = [ids[i : i + batch_size] for i in range(0, len(ids), batch_size)]
         scores = [labels.scores(target, batch)[0] for batch in batches]
         rows = [softmax(row) for batch in scores for row in batch]

@@ -4,6 +4,7 @@ Sequences draft, verify and end on their own; they share only the forward. A seq
 leaves at once, and the next request takes its place. A single sequence is a batch of one.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,15 @@ from tasc.models.certified_head import Logits, TopLogits
 from tasc.models.packed import native_threads
 from tasc.models.target import Target
 
-__all__ = ["Generation", "Request", "Timeline", "TokenCallback", "generate_all"]
+__all__ = [
+    "Engine",
+    "Generation",
+    "Request",
+    "Running",
+    "Timeline",
+    "TokenCallback",
+    "generate_all",
+]
 
 TokenCallback = Callable[[np.ndarray], None]
 
@@ -71,41 +80,121 @@ def generate_all(
     evenly, so the timelines add up to the time that passed. Raises InputError before any work for a
     prompt that is empty or too long.
     """
-    if max_new_tokens < 1:
-        raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     for request in requests:
-        target.check(request.prompt, max_new_tokens)  # drafts never run past it
+        _check(target, request, max_new_tokens)
     longest = max((len(request.prompt) for request in requests), default=0)
     widest = max(budget, FORCED) if any(request.grammar for request in requests) else budget
     padding = min(widest, max_new_tokens) + 1 if batch_size > 1 else 0  # after the longest sequence
     with native_threads(target.model):
-        sequences = [_Sequence(request, target, max_new_tokens, end_ids) for request in requests]
-        target.begin(longest + max_new_tokens + padding, batch_size)
-        waiting, live = sequences[::-1], list[_Sequence]()
+        engine = Engine(target, end_ids, budget)
+        sequences = [engine.submit(request, max_new_tokens) for request in requests]
+        engine.begin(longest + max_new_tokens + padding, batch_size)
         if batch_size > 1:  # the longest first: prompts that join together need little padding
-            waiting.sort(key=lambda sequence: len(sequence.request.prompt))
-        while waiting or live:
-            free = min(len(waiting), batch_size - len(live))
-            if joining := [waiting.pop() for _ in range(free)]:
-                live += joining
-            _step(target, joining or live, budget)
-            _retire(target, live)
+            longest_first = sorted(sequences, key=lambda s: len(s.request.prompt), reverse=True)
+            engine.waiting = deque(longest_first)
+        while engine.busy:
+            for sequence in engine.step():
+                if sequence.error is not None:
+                    raise sequence.error
     return [sequence.result for sequence in sequences]
 
 
-class _Sequence:
-    """One sequence: its drafter, its output so far, and the rules that end it."""
+def _check(target: Target, request: Request, max_new_tokens: int) -> None:
+    """Raise InputError for a request that cannot be decoded on ``target``."""
+    if max_new_tokens < 1:
+        raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
+    target.check(request.prompt, max_new_tokens)  # drafts never run past it
 
-    def __init__(self, request: Request, target: Target, limit: int, ends: Collection[int]) -> None:
-        self.request, self.target, self.limit, self.ends = request, target, limit, set(ends)
+
+class Engine:
+    """The loop: sequences that share the forwards of ``target``; they join and leave between steps.
+
+    Call ``begin`` before the first ``step``; requests may be submitted before and after it. Those
+    before it may be the first that use ``target.head``, which drops the target's sequences.
+    """
+
+    def __init__(self, target: Target, end_ids: Collection[int] = (), budget: int = 12) -> None:
+        """Draft at most ``budget`` nodes per sequence and step; ``end_ids`` end outputs."""
+        self.target, self.ends, self.budget, self.size = target, set(end_ids), budget, 1
+        self.waiting, self.live = deque[Running](), list[Running]()
+
+    def begin(self, capacity: int, size: int = 1) -> None:
+        """Plan for ``size`` sequences at a time, of ``capacity`` positions each, drafts included.
+
+        Longer ones make the cache grow. Raises InputError if ``size`` is not positive.
+        """
+        self.size = size
+        self.target.begin(capacity, size)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sequence waits or is decoded."""
+        return bool(self.waiting or self.live)
+
+    def submit(self, request: Request, max_new_tokens: int) -> "Running":
+        """Let a request wait for a place. Raises InputError for one that cannot be decoded."""
+        _check(self.target, request, max_new_tokens)
+        self.waiting.append(Running(request, self.target, max_new_tokens, self.ends))
+        return self.waiting[-1]
+
+    def cancel(self, sequence: "Running") -> None:
+        """End a sequence between two steps, and free its place; it may have ended before."""
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+            sequence.finished = "cancelled"
+        elif sequence in self.live:
+            sequence.finished = "cancelled"
+            self._retire()
+
+    def step(self) -> "list[Running]":
+        """Let waiting sequences join, or else decode one step; return the sequences that ended."""
+        free = min(len(self.waiting), self.size - len(self.live))
+        joining = [self.waiting.popleft() for _ in range(free)]
+        alone = free == 1 and not self.live
+        self.live += joining
+        _step(self.target, joining or self.live, self.budget, alone=alone)
+        return self._retire()
+
+    def abandon(self, capacity: int) -> "list[Running]":
+        """Drop the live sequences after an error in ``step``, return them, and begin again."""
+        dropped, self.live = self.live, []
+        self.begin(capacity, self.size)
+        return dropped
+
+    def _retire(self) -> "list[Running]":
+        """Remove the sequences that are done; the last one moves to the free place."""
+        live, done = self.live, list[Running]()
+        for i in reversed([i for i, sequence in enumerate(live) if sequence.finished]):
+            self.target.leave(i)
+            live[i].finish()
+            done.append(live[i])
+            live[i] = live[-1]
+            live.pop()
+        return done
+
+
+class Running:
+    """One sequence: its drafter, its output so far, and the rules that end it.
+
+    Attributes:
+        finished: how it ended: as in ``Generation.finish``, "cancelled" or "error"; else "".
+        error: why no token could follow, such as a grammar that is too complex.
+        result: complete once it is ``finished``.
+        drafted, accepted: nodes so far, also of a draft that was scored with the prompt.
+    """
+
+    def __init__(self, request: Request, target: Target, limit: int, ends: set[int]) -> None:
+        self.request, self.target, self.limit, self.ends = request, target, limit, ends
         largest = request.verify is greedy and not request.processors and request.grammar is None
         self.head = target.head if largest else None  # the largest logit of a state decides
         self.tokens: list[int] = []
         self.finished = ""
+        self.error: InputError | None = None
+        self.drafted = self.accepted = 0
         self.result = Generation(np.empty(0, np.int32))
 
-    def begin(self) -> None:
-        """Make and start the drafter when the sequence joins the batch."""
+    def begin(self, *, alone: bool) -> None:
+        """Make and start the drafter when the sequence joins the batch, perhaps ``alone`` in it."""
         request = self.request
         self.drafter = request.drafter()
         own = inner(self.drafter)
@@ -120,12 +209,12 @@ class _Sequence:
             given = request.processors, request.prompt, self.limit, self.target.device
             self.adjust = Processors(*given, self.masks)
         drafts_first = getattr(own, "drafts_first", self.uses_hidden_states is None)
-        self.drafts_first = drafts_first and self.target.can_read(request.prompt)
+        self.drafts_first = drafts_first and alone and self.target.can_read(request.prompt)
         self.drafter.start(request.prompt)
 
     def draft(self, max_nodes: int) -> None:
         draft = self._propose(max_nodes) if self.tokens or self.drafts_first else Draft()
-        self.drafted = draft.best_chain() if self.target.chains_only else draft
+        self.tree = draft.best_chain() if self.target.chains_only else draft
 
     def _propose(self, max_nodes: int) -> Draft:
         room = self.limit - len(self.tokens) - 1  # the bonus token comes last
@@ -139,18 +228,24 @@ class _Sequence:
         return draft
 
     def verify(self, rows: Logits) -> None:
-        """Find the accepted path and the bonus token."""
+        """Find the accepted path and the bonus token; an error ends this sequence only."""
         if isinstance(rows, TopLogits):
-            self.path, self.bonus = greedy(self.drafted, rows)
-        else:
-            self.path, self.bonus = self.request.verify(self.drafted, rows, self.adjust)
+            self.path, self.bonus = greedy(self.tree, rows)
+            return
+        try:
+            self.path, self.bonus = self.request.verify(self.tree, rows, self.adjust)
+        except InputError as error:
+            self.path, self.bonus, self.error = np.empty(0, np.int32), 0, error
 
     def commit(self) -> None:
         """Append the verified tokens up to where the output ends."""
         before = len(self.tokens)
-        self._append([*self.drafted.tokens[self.path].tolist(), self.bonus])
+        self._append([*self.tree.tokens[self.path].tolist(), self.bonus])
         committed = self.tokens[before:]
         self.committed = np.array(committed, np.int32)
+        if self.error is not None:
+            self.finished = "error"
+            return
         if self.adjust is not None:
             self.adjust.extend(committed)
         if self.masks is not None and not self.ends and self.masks.complete:
@@ -176,7 +271,7 @@ class _Sequence:
             assert isinstance(rows, torch.Tensor)
             self.uses_hidden_states.on_hidden_states(hidden, rows, self.path)
         if self.uses_logits is not None:
-            self.uses_logits.on_logits(self.drafted, rows)
+            self.uses_logits.on_logits(self.tree, rows)
         self.drafter.observe(self.committed)
 
     def record(self, *, joins: bool) -> None:
@@ -184,9 +279,11 @@ class _Sequence:
         if joins:
             self.result.prefilled = len(self.committed)
         else:
-            self.result.drafted.append(len(self.drafted))
+            self.result.drafted.append(len(self.tree))
             self.result.accepted.append(len(self.committed) - 1)
-        if self.request.on_tokens is not None:
+        self.drafted += len(self.tree)
+        self.accepted += len(self.committed) - 1
+        if self.request.on_tokens is not None and self.error is None:
             self.request.on_tokens(self.committed)
 
     def finish(self) -> None:
@@ -195,18 +292,20 @@ class _Sequence:
         if isinstance(own := inner(self.drafter), ReportsSources):
             self.result.sources = own.sources()[: len(self.tokens)]
         del self.drafter, self.uses_hidden_states, self.uses_logits, self.adjust, self.masks
-        del self.drafted
+        del self.tree
 
 
-def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> None:
+def _step(
+    target: Target, sequences: Sequence[Running], max_nodes: int, *, alone: bool = False
+) -> None:
     """Draft, score, verify, commit and observe once, for all ``sequences``.
 
-    Sequences without output join, and read their prompts.
+    Sequences without output join, and read their prompts; one may join ``alone``, an empty batch.
     """
     joins, timer = not sequences[0].tokens, PhaseTimer()
     if joins:
         for sequence in sequences:
-            sequence.begin()
+            sequence.begin(alone=alone)
     for sequence in sequences:
         sequence.draft(max_nodes)
     timer.end("draft")
@@ -215,7 +314,7 @@ def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> Non
     for sequence, own in zip(sequences, rows, strict=True):
         sequence.verify(own)
     timer.end("verify")
-    if not joins or len(sequences[0].drafted):
+    if not joins or len(sequences[0].tree):
         target.keep([sequence.path for sequence in sequences])
     for sequence in sequences:
         sequence.commit()
@@ -231,12 +330,12 @@ def _step(target: Target, sequences: Sequence[_Sequence], max_nodes: int) -> Non
         sequence.record(joins=joins)
 
 
-def _forward(target: Target, sequences: Sequence[_Sequence]) -> torch.Tensor:
+def _forward(target: Target, sequences: Sequence[Running]) -> torch.Tensor:
     """Score the trees after the last tokens, or read the prompts of sequences that join.
 
     A joining sequence has a tree only if it is decoded alone.
     """
-    trees = [(sequence.drafted.tokens, sequence.drafted.parents) for sequence in sequences]
+    trees = [(sequence.tree.tokens, sequence.tree.parents) for sequence in sequences]
     if sequences[0].tokens:
         return target.score([sequence.tokens[-1] for sequence in sequences], trees)
     prompts = [sequence.request.prompt for sequence in sequences]
@@ -246,23 +345,14 @@ def _forward(target: Target, sequences: Sequence[_Sequence]) -> torch.Tensor:
     return target.join(prompts, hidden=hidden)[:, None]
 
 
-def _logits(target: Target, sequences: Sequence[_Sequence]) -> list[Logits]:
+def _logits(target: Target, sequences: Sequence[Running]) -> list[Logits]:
     """Return the logits after the last token and each node of each sequence.
 
     The largest ones are enough if nothing reads others.
     """
     forward = partial(_forward, target, sequences)
-    sizes = [len(sequence.drafted) + 1 for sequence in sequences]
+    sizes = [len(sequence.tree) + 1 for sequence in sequences]
     head, counts = sequences[0].head, [sequence.largest for sequence in sequences]
     if head is not None and head.pays and all(counts):
         return head.top(forward, sizes, max(counts))
     return [own[:size] for own, size in zip(forward(), sizes, strict=True)]
-
-
-def _retire(target: Target, live: list[_Sequence]) -> None:
-    """Remove the sequences that are done; the last one moves to the free place."""
-    for i in reversed([i for i, sequence in enumerate(live) if sequence.finished]):
-        target.leave(i)
-        live[i].finish()
-        live[i] = live[-1]
-        live.pop()

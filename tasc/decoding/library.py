@@ -20,6 +20,7 @@ from tasc.decoding.core.settings import processors_of
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
+from tasc.decoding.loaded import LoadedModel, plain_model, target_of
 from tasc.decoding.options import GenerateOptions, call_settings
 from tasc.decoding.tokenizers import Prompt, fast_tokenizer, ids_of, speller_of
 from tasc.decoding.verify import greedy, verifier
@@ -27,7 +28,7 @@ from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.inputs import common_prefix
 from tasc.models.target import Target
-from tasc.models.targets.borrowed import restore_model, target_from_model
+from tasc.models.targets.borrowed import restore_model
 from tasc.options.constraint import read_constraint
 from tasc.tokenizer.output_text import OutputText
 
@@ -56,7 +57,7 @@ class Completion:
 
 
 def generate(
-    model: PreTrainedModel,
+    model: PreTrainedModel | LoadedModel,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Sequence[Prompt],
     drafter: str | None = None,
@@ -66,7 +67,8 @@ def generate(
     """Generate a completion of each prompt, and leave the models unchanged.
 
     Args:
-        model: a causal language model of transformers.
+        model: a model of ``tasc.load``, or a causal language model of transformers, whose own
+            layers then run: slower on a CPU.
         tokenizer: its tokenizer.
         prompts: texts, encoded with the tokenizer's defaults, or token ids.
         drafter: a method as in ``tasc bench --method``, such as ``tasc-spec:budget=20``. The
@@ -86,9 +88,10 @@ def generate(
     """
     if isinstance(prompts, str):
         raise InputError("prompts is a single text: pass a list of texts or of token ids")
-    settings = call_settings(model, options)
+    plain = plain_model(model)
+    settings = call_settings(plain, options)
     batch_size, limit = options.get("batch_size", 1), options.get("max_new_tokens", 256)
-    ends = end_ids(model, tokenizer.eos_token_id)
+    ends = end_ids(plain, tokenizer.eos_token_id)
     callbacks = _callbacks(options.get("on_tokens"), len(prompts), batch_size)
     encoded = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     stops = _stops(options.get("stop", ()), tokenizer, encoded)
@@ -99,7 +102,7 @@ def generate(
     resources = _resources(options, tokenizer, ends, corpus)
     verify = partial(chosen, options.get("verify", "sampled"), resources.sampling)
     own_processors = options.get("processors", ())
-    with restore_model(draft), target_from_model(model, graphs) as target:
+    with restore_model(draft), target_of(model, graphs) as target:
         make = prepare(method, corpus, tokenizer, replace(resources, target=target))
         requests = [
             Request(
@@ -108,7 +111,7 @@ def generate(
                 verify(i),
                 stop=stop,
                 on_tokens=callback,
-                processors=processors_of(settings, model, ids, limit, ends, own_processors),
+                processors=processors_of(settings, plain, ids, limit, ends, own_processors),
                 grammar=resources.grammar,
             )
             for i, (ids, stop, callback) in enumerate(zip(encoded, stops, callbacks, strict=True))

@@ -23,6 +23,7 @@ from tasc.models.target import Target
 SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 _FORMAT = 5  # of the cached file; forwards of older versions were slower
 _LEAST_TURNS, _MOST_TURNS = 3, 25
+_UNSAVED: dict[Path, CostModel] = {}  # of this process, whose cache is in a read-only folder
 _AFTER = 4  # forwards that a tree slows down
 # Seconds of a forward above which the slow-down is negligible, because the weights exceed the
 # caches. Subtracting the forwards after a large one would only multiply their noise.
@@ -111,16 +112,18 @@ def measured_cost(target: Target, *, fresh: bool = False) -> CostModel:
     """Return the cost model of ``target`` from the user's cache, or measure and cache it.
 
     ``fresh`` measures again: times of a loaded machine do not apply to an idle one. An unreadable
-    file is measured again; in a read-only folder nothing is cached.
+    file is measured again; with a read-only folder, each process measures once.
     """
     identity = _identity(target)
     path = disk_cache.entry("cost", identity)
-    cost = None if fresh else _read(path)
+    cost = None if fresh else _read(path) or _UNSAVED.get(path)
     if cost is None:
         with native_threads(target.model):
             cost = measure(target)
         entry = {"sizes": cost.sizes, "seconds": cost.seconds, "context": cost.context}
         disk_cache.write(path, entry, identity)
+        if not path.exists():
+            _UNSAVED[path] = cost
     return cost
 
 

@@ -187,13 +187,12 @@ class Target:
         self.kv_cache.fill(list(lengths))
 
     def can_read(self, prompt: np.ndarray) -> bool:
-        """Return whether ``read`` takes ``prompt`` (L,): the only one of a batch, not too long."""
-        unread = len(prompt) - self.shared
-        return self.drafts_first and self.size == 1 and unread <= LONGEST_CHAIN
+        """Return whether ``read`` takes ``prompt`` (L,) into an empty batch: it is not too long."""
+        return self.drafts_first and len(prompt) - self.shared <= LONGEST_CHAIN
 
     @torch.inference_mode()
     def read(self, prompt: np.ndarray, tree: Tree, *, hidden: bool = False) -> Tensor:
-        """Begin with a single ``prompt`` (L,) int32 and score ``tree``: logits (1, 1 + n, V).
+        """Begin an empty batch with ``prompt`` (L,) int32; score ``tree``: logits (1, 1 + n, V).
 
         It is one forward. Then all is as after ``score`` with the prompt's last token. ``hidden``
         is as for ``join``; the states are of the prompt, then of the tree.

@@ -32,6 +32,14 @@ Kind = Literal[
 ]
 
 
+THREADS: Any = Field(
+    None,
+    ge=1,
+    le=MOST_THREADS,
+    description="CPU threads for torch; small models are fastest with one.",
+)
+
+
 class OptionsError(InputError):
     """Invalid options. Each of ``problems`` gives one option and the value found."""
 
@@ -174,12 +182,7 @@ class StepOptions(CommandOptions):
 class ModelOptions(StepOptions):
     """Options of every command that runs a model."""
 
-    threads: int | None = Field(
-        None,
-        ge=1,
-        le=MOST_THREADS,
-        description="CPU threads for torch; small models are fastest with one.",
-    )
+    threads: int | None = THREADS
 
 
 def like(kind: type[Bounded], name: str) -> Any:  # noqa: ANN401

@@ -1,13 +1,15 @@
 """The options of ``tasc export`` and ``tasc serve``."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasc.options.bounds import MOST_NODES
-from tasc.options.command import CommandOptions, Kind, StepSpec
+from tasc.decoding.drafters import parse
+from tasc.options.bounds import MOST, MOST_NODES
+from tasc.options.command import THREADS, CommandOptions, Kind, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
-from tasc.options.fields import MODEL, Shell, UserPath
+from tasc.options.fields import MODEL, DecodingDtype, Shell, Tokens, UserPath, as_value_error
 from tasc.options.task import Data
 from tasc.serving.table import EXPORTS
 
@@ -19,6 +21,7 @@ else:
 Weights = Literal["f32", "f16", "bf16", "q8_0"]
 LOOPBACK = "127.0.0.1"
 PORT = 8000
+MOST_AT_ONCE = 256
 
 
 class ExportOptions(ConstrainedOptions):
@@ -89,8 +92,49 @@ class ServeOptions(CommandOptions):
     command = "serve"
     flags: ClassVar = ()
 
-    folder: Annotated[UserPath, Shell(argument=True)] = Field(description="Folder of tasc export.")
+    folder: Annotated[UserPath, Shell(argument=True)] = Field(
+        description=f"{MODEL}, as PATH or NAME=PATH; or folder of tasc export, whose engine starts."
+    )
     host: str = Field(
         LOOPBACK, min_length=1, description="Address to listen on; 0.0.0.0 admits other machines."
     )
     port: int = Field(PORT, ge=1, le=65535, description="Port to listen on.")
+    indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
+        (), description="Folder of tasc index to draft from; repeatable."
+    )
+    method: str = Field(
+        "tasc-spec",
+        description="Method that drafts, as for tasc bench --method; ar drafts nothing.",
+    )
+    dtype: DecodingDtype = "auto"
+    batch_size: int = Field(
+        8, ge=1, le=MOST_AT_ONCE, description="Outputs that are decoded at a time; others wait."
+    )
+    queue: int = Field(64, ge=0, le=MOST, description="Outputs that may wait for a place.")
+    max_length: Tokens = Field(4096, description="Most tokens of a prompt and its output.")
+    grace: int = Field(
+        30, ge=0, le=3600, description="Seconds that running requests get to end after SIGTERM."
+    )
+    threads: int | None = THREADS
+
+    @property
+    def is_export(self) -> bool:
+        """Whether the folder is one of ``tasc export``, which names its engine."""
+        return (Path(self.folder) / ExportOptions.spec.result_file).is_file()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        own = self.model_fields_set - {"folder", "host", "port"}
+        if own and self.is_export:
+            raise ValueError(
+                f"{min(own)} has no effect on a folder of tasc export, whose engine has options of "
+                "its own: leave it out, or give the model"
+            )
+        with as_value_error():
+            method = parse(self.method)
+        if method.entry.needs not in ("", "model", "logits"):
+            raise ValueError(
+                f"method {self.method!r} needs more than a model and an index: give tasc-spec, "
+                "suffix or another that drafts from tokens"
+            )
+        return self

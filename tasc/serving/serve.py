@@ -1,4 +1,4 @@
-"""``tasc serve``: the command that starts the installed engine on an exported folder."""
+"""``tasc serve`` on an exported folder: the command that starts the installed engine."""
 
 import shutil
 import sys
@@ -13,6 +13,8 @@ from tasc.serving import hook
 from tasc.serving.options import ExportOptions, ServeOptions
 from tasc.serving.parts import CONSTRAINT_FILES, Start
 from tasc.serving.table import EXPORTS, Entry
+
+SERVER = ("starlette", "uvicorn", "prometheus_client")
 
 
 def command(options: ServeOptions) -> list[str]:
@@ -64,6 +66,14 @@ def command(options: ServeOptions) -> list[str]:
         if start.drafts and (problem := hook.problem(hook.installed())):
             raise UnavailableError(f"vLLM cannot draft: {problem}, or export without --index")
     return words
+
+
+def check_server() -> None:
+    """Raise UnavailableError if tasc's own server is not installed."""
+    if missing := [name for name in SERVER if find_spec(name) is None]:
+        raise UnavailableError(
+            f"tasc's own server needs {missing[0]}: type pip install 'tasc-lm[serve]'"
+        )
 
 
 def _installed(words: list[str], entry: Entry) -> list[str]:

@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from tasc.benchmark.lossless import match, matches
-from tasc.benchmark.matrix import Loaded, prepare, run
+from tasc.benchmark.matrix import prepare, run
 from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.loaded import Loaded
 from tasc.models.packed import pack
 from tasc.models.target import Target
 from tests.benchmark.tasks import split_of

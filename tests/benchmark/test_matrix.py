@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from tasc.benchmark import matrix
-from tasc.benchmark.matrix import Loaded, prepare, run
+from tasc.benchmark.matrix import prepare, run
 from tasc.decoding.core.generation import Timeline
 from tasc.decoding.decode import Generation
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.loaded import Loaded
 from tasc.models.target import Target
 from tests.benchmark.tasks import split_of
 from tests.decoding.outputs import generate

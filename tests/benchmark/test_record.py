@@ -4,13 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasc.benchmark.matrix import Loaded
 from tasc.benchmark.pages.bench import latency, time_by_part
 from tasc.benchmark.paired.pairs import comparisons
 from tasc.benchmark.record import PARTS, describe, ends_in_loop
 from tasc.benchmark.results.cells import Difference, Lossless
 from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
+from tasc.decoding.loaded import Loaded
 from tasc.models.cost_model import CostModel
 from tests.benches import make_cell, make_settings
 

@@ -7,8 +7,9 @@ import pytest
 from tasc_cli.commands.bench import reference_line
 
 from tasc.benchmark.lossless import generate_reference, references
-from tasc.benchmark.matrix import Loaded, prepare, run
+from tasc.benchmark.matrix import prepare, run
 from tasc.benchmark.results.cells import ReferenceMatch
+from tasc.decoding.loaded import Loaded
 from tasc.models.target import Target
 from tests.benchmark.tasks import split_of
 from tests.benchmark.test_report import small_report

@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from tasc.benchmark import lossless, matrix
-from tasc.benchmark.matrix import Loaded, Measured, prepare, run
+from tasc.benchmark.matrix import Measured, prepare, run
+from tasc.decoding.loaded import Loaded
 from tasc.errors import InputError
 from tests.benchmark.tasks import split_of
 from tests.benchmark.test_spread import without_times

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.decode import Request, generate_all
+from tasc.decoding.decode import Engine, Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.errors import InputError
@@ -77,15 +77,17 @@ def test_batched_output_equals_generate_and_the_single_loop(architecture, text):
         asked = requests([factory] * len(prompts), prompts)
         return generate_all(target, asked, batch_size=size, budget=method.budget, **options)
 
-    alone = {size: [decode(size, prompt)[0] for prompt in prompts] for size in (1, 2)}
-    assert lists(alone[1]) == lists(alone[2]) == lists(outputs)
+    alone = [decode(1, prompt)[0] for prompt in prompts]
+    beside = [decode(2, prompt, prompt)[0] for prompt in prompts]  # drafts from the second step on
+    assert lists(alone) == lists(beside) == lists(outputs)
     for size in (1, 3, 8):
         results = decode(size, *prompts)
         assert lists(results) == lists(outputs)
-        for result, single in zip(results, alone[min(size, 2)], strict=True):
-            assert result.finish == single.finish
+        for result, *same in zip(results, alone, beside, strict=True):
+            assert {result.finish} == {one.finish for one in same}
             if not method.learns:  # from the sequences beside it
-                assert (result.drafted, result.accepted) == (single.drafted, single.accepted)
+                counts = [(one.drafted, one.accepted) for one in same]
+                assert (result.drafted, result.accepted) in counts
         if text.startswith("tasc-spec"):
             assert len({tuple(r.accepted) for r in results}) > 1, "acceptance is not ragged"
 
@@ -287,16 +289,83 @@ def test_a_sequence_drafts_with_its_prompt_only_if_alone_and_the_prompt_is_short
     target, monkeypatch
 ):
     monkeypatch.setattr("tasc.models.target.LONGEST_CHAIN", 3)
-    for prompt, size, prefilled in (
-        (ints(5, 6, 7), 1, 5),
-        (ints(5, 6, 7), 2, 1),
-        (ints(*range(1, 5)), 1, 1),
+    for prompt, size, company, prefilled in (
+        (ints(5, 6, 7), 1, 1, 5),
+        (ints(5, 6, 7), 1, 2, 5),
+        (ints(5, 6, 7), 2, 1, 5),
+        (ints(5, 6, 7), 2, 2, 1),
+        (ints(*range(1, 5)), 1, 1, 1),
     ):
         expected = plain(target, prompt, 9)
-        asked = [Request(prompt, partial(Fixed, expected))]
-        done = generate_all(target, asked, max_new_tokens=9, budget=4, batch_size=size)[0]
-        assert done.tokens.tolist() == expected.tolist()
-        assert done.prefilled == prefilled
+        asked = [Request(prompt, partial(Fixed, expected))] * company
+        for done in generate_all(target, asked, max_new_tokens=9, budget=4, batch_size=size):
+            assert done.tokens.tolist() == expected.tolist()
+            assert done.prefilled == prefilled
+
+
+def test_sequences_join_and_leave_between_steps_without_changing_each_other(target):
+    """In any order, in any company, with and without drafts, cancelled or not."""
+    prompts = random_prompts(3, 9, 1, 21, 5, 12, 2, 30)
+    expected = [plain(target, prompt, 16).tolist() for prompt in prompts]
+    factory = parse("tasc-spec:p_min=1").prepare(Resources(misleading([np.array(expected[0])]), 0))
+    draw = np.random.default_rng(3)
+    _ = target.head
+    for size in (1, 3):
+        engine = Engine(target, budget=8)
+        engine.begin(64, size)
+        waiting = draw.permutation(len(prompts)).tolist()
+        numbers, cancelled, done = {}, set(), []
+        while waiting or engine.busy:
+            if waiting and draw.random() < 0.5:
+                number = waiting.pop()
+                drafter = factory if number % 2 else Autoregressive
+                numbers[engine.submit(Request(prompts[number], drafter), 16)] = number
+            if engine.live and draw.random() < 0.1:
+                cancelled.add(sequence := engine.live[int(draw.integers(len(engine.live)))])
+                engine.cancel(sequence)
+                assert sequence not in engine.live
+                assert sequence.finished == "cancelled"
+            if engine.busy:
+                done += engine.step()
+            assert len(engine.live) <= size
+        assert {*done} | cancelled == {*numbers}
+        for sequence in done:
+            assert sequence.result.tokens.tolist() == expected[numbers[sequence]]
+            assert sequence.accepted <= sequence.drafted
+        for sequence in cancelled - {*done}:
+            tokens = sequence.result.tokens.tolist()
+            assert tokens == expected[numbers[sequence]][: len(tokens)]
+
+
+def test_a_sequence_that_waits_can_be_cancelled_and_never_joins(target):
+    engine = Engine(target, budget=4)
+    engine.begin(32, 1)
+    first, second = (engine.submit(request, 4) for request in plainly(ints(5), ints(6)))
+    engine.step()
+    engine.cancel(second)
+    engine.cancel(second)
+    while engine.busy:
+        engine.step()
+    assert first.result.tokens.tolist() == plain(target, ints(5), 4).tolist()
+    assert second.finished == "cancelled"
+    assert not len(second.result.tokens)
+
+
+def test_an_error_of_one_sequence_ends_that_one_alone(target):
+    def fails(*_):
+        raise InputError("nothing may come next")
+
+    expected = plain(target, ints(5), 8).tolist()
+    engine = Engine(target, budget=4)
+    engine.begin(32, 2)
+    wrong = engine.submit(Request(ints(6), Autoregressive, fails), 8)
+    right = engine.submit(Request(ints(5), Autoregressive), 8)
+    while engine.busy:
+        engine.step()
+    assert (wrong.finished, str(wrong.error)) == ("error", "nothing may come next")
+    assert right.result.tokens.tolist() == expected
+    with pytest.raises(InputError, match="nothing may come next"):
+        generate_all(target, [wrong.request], max_new_tokens=8)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])

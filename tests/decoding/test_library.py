@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
     DynamicCache,
     GenerationConfig,
     RepetitionPenaltyLogitsProcessor,
@@ -21,8 +23,10 @@ import tasc
 from tasc.decoding.core.resources import end_ids
 from tasc.errors import InputError
 from tasc.models.cache import cache_argument
+from tasc.models.packed import is_int8, is_packed
 from tasc.models.targets.borrowed import target_from_model
-from tests.pico import ARCHITECTURES, TEXTS, build_model
+from tests.models.test_packed import needs_packing
+from tests.pico import ARCHITECTURES, TEXTS, build_model, continued, make_base
 
 PROMPTS = [text.split("\n")[0] for text in TEXTS]
 FOREIGN = (320, 10**6, -1)  # no ids of this tokenizer
@@ -76,6 +80,51 @@ def test_generate_gives_what_transformers_gives(ours, theirs, fast_tokenizer, dr
     assert texts(done) == [fast_tokenizer.decode(e, skip_special_tokens=True) for e in expected]
     assert drafter == "ar" or sum(sum(c.generation.accepted) for c in done) > 0
     assert all(len(c.timeline.steps) == len(c.generation.accepted) for c in done)
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [*("qwen2", "llama", "gemma", "gemma3_text", "gpt2", "lfm2")],
+)
+@pytest.mark.parametrize("drafter", ["ar", "tasc-spec:p_min=1,budget=12"])
+def test_a_loaded_model_writes_what_transformers_writes(tmp_path, architecture, drafter):
+    folder = make_base(tmp_path, architecture)
+    plain = AutoModelForCausalLM.from_pretrained(folder)
+    model = tasc.load(folder, "float32", device="cpu")
+    ids = [np.array(AutoTokenizer.from_pretrained(folder)(p)["input_ids"]) for p in PROMPTS]
+    expected = [continued(plain, prompt, 24).tolist() for prompt in ids]
+    for size in (1, 3):
+        options: dict[str, Any] = {"max_new_tokens": 24, "batch_size": size}
+        corpus = None if drafter == "ar" else expected
+        done = tasc.generate(model, model.tokenizer, PROMPTS, drafter, corpus, **options)
+        assert tokens(done) == expected
+
+
+def test_a_loaded_model_chooses_among_labels_like_the_models_of_transformers(base):
+    labels = ["lights_off", "play_music", "weather"]
+    plain, own = AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base)
+    model = tasc.load(base, "float32", device="cpu")
+    expected = tasc.choose(plain, own, PROMPTS, labels)
+    chosen = tasc.choose(model, model.tokenizer, PROMPTS, labels, batch_size=2)
+    assert [c.label for c in chosen] == [e.label for e in expected]
+    for one, other in zip(chosen, expected, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, rel=1e-3)
+
+
+@needs_packing
+def test_a_loaded_model_is_packed_once_and_stays_so(base, fast_tokenizer):
+    for dtype in ("float32", "int8"):
+        model = tasc.load(base, dtype, device="cpu")
+        assert is_packed(model.model)
+        assert is_int8(model.model) == (dtype == "int8")
+        before = model.ready.target
+        options: dict[str, Any] = {"max_new_tokens": 8}
+        first = tasc.generate(model, model.tokenizer, PROMPTS, **options)
+        assert tokens(tasc.generate(model, fast_tokenizer, PROMPTS, **options)) == tokens(first)
+        assert model.ready.target is before
+        assert is_packed(model.model)
+    with pytest.raises(InputError, match="remove graphs"):
+        tasc.generate(model, fast_tokenizer, PROMPTS, graphs="auto")
 
 
 def test_prompts_that_begin_alike_give_what_each_gives_alone(ours):

@@ -95,9 +95,11 @@ def test_a_damaged_file_is_measured_again(target, own_cache, monkeypatch, text):
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_caching(target, own_cache, monkeypatch):
-    monkeypatch.setattr(cost, "measure", lambda _: CURVE)
+    calls = []
+    monkeypatch.setattr(cost, "measure", lambda _: calls.append("") or CURVE)
     own_cache.write_text("")
-    assert measured_cost(target) == CURVE
+    assert measured_cost(target) == measured_cost(target) == CURVE
+    assert len(calls) == 1, "a process measures once"
 
 
 def test_the_cache_lies_where_the_user_says(own_cache, monkeypatch):

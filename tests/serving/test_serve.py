@@ -93,7 +93,8 @@ def test_a_missing_engine_is_told_with_what_to_install(tmp_path, base, monkeypat
 def test_what_is_no_server_or_no_export_is_refused(tmp_path, base, capsys):
     result = export(base, "transformers", tmp_path)
     assert "README.md" in refused(capsys, "serve", tmp_path)
-    assert "not a folder of tasc export" in refused(capsys, "serve", base)
+    own = refused(capsys, "serve", tmp_path, "--batch-size", "2")
+    assert "batch_size has no effect on a folder of tasc export" in own
     wrong = [("name", name) for name in ("--trust-remote-code", "a\0b", "\ud800")]
     for key, value in [*wrong, ("to", "other"), ("drafts", "yes")]:
         (tmp_path / "export.json").write_text(json.dumps(result | {"to": "vllm", key: value}))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasc.decoding.core.protocols import Factory as Factory
 from tasc.decoding.core.resources import Resources as Resources
@@ -15,6 +15,9 @@ from tasc.decoding.drafters.table import Entry as Entry
 from tasc.decoding.drafters.table import needing
 from tasc.errors import InputError
 from tasc.options.bounds import MOST_NODES, Bounds
+
+if TYPE_CHECKING:
+    from tasc.decoding.core.grammar import Grammar
 
 BUDGETS = Bounds(0, MOST_NODES)
 
@@ -65,10 +68,13 @@ class Method:
         entry, grammar = self.entry, resources.grammar
         if entry.needs == "grammar" and grammar is None:
             raise InputError(f"method {self.label!r} needs a grammar: give schema or grammar")
-        make = entry.prepare(resources, self.options)
-        if grammar is None or entry.budget is None:
+        return self.constrained(entry.prepare(resources, self.options), grammar)
+
+    def constrained(self, make: Factory, grammar: "Grammar | None") -> Factory:
+        """Return a factory whose drafts satisfy ``grammar``, if there is one."""
+        if grammar is None or self.entry.budget is None:
             return make
-        more = entry.needs in ("", "model", "logits")
+        more = self.entry.needs in ("", "model", "logits")
         return lambda: Constrained(make(), grammar, more=more)
 
     def check(self, head: bool, *, draft: bool) -> None:

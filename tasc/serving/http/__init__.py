@@ -1,0 +1,1 @@
+"""Our own server: the OpenAI API on the engine that `tasc bench` measures."""

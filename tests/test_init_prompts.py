@@ -296,7 +296,7 @@ def test_without_a_local_model_the_columns_label_the_input(capsys, model):
 
 
 def test_nothing_is_tried_with_a_template_or_a_task_file(capsys, base, monkeypatch):
-    monkeypatch.setattr("tasc.commands.starter.write.choose", None)
+    monkeypatch.setattr("tasc.commands.starter.trial.choose", None)
     given = (*COLUMNS, "--template", "{input}\\n", "--model", base)
     made = done(capsys, "init", "mine.jsonl", *given)
     assert (made["template"], task()["template"]) == (None, BARE)

@@ -14,7 +14,7 @@ import tasc
 from tasc.benchmark.options import BenchOptions
 from tasc.commands.advice import without
 from tasc.commands.plan import RunOptions, read
-from tasc.commands.starter import write as starter
+from tasc.commands.starter import values
 from tasc.data.corpus import load
 from tasc.data.division import Origin, divide, missing_splits
 from tasc.data.source import Source
@@ -319,7 +319,7 @@ def test_init_and_run_say_the_verdict_of_analyze(capsys):
 def test_a_cut_of_the_training_examples_does_not_choose(capsys, monkeypatch):
     make_model(Path("tok"))
     cut = {"limit": 50, "test": 7, "minutes": 3.0, "epochs": 2.0}
-    monkeypatch.setattr(starter, "within", lambda made, *_: replace(made, **cut))
+    monkeypatch.setattr(values, "within", lambda made, *_: replace(made, **cut))
     data = (*write_form("csv", lines()), "--template", "{input}\\n")
     done(capsys, "init", *data, "--model", "tok", "--hours", "1")
     steps = read(Path("recipe.yaml"), RunOptions()).steps

@@ -2,7 +2,8 @@
 
 import json
 
-from tasc.commands.starter.write import InitOptions, Started, start_recipe
+from tasc.commands.starter.options import InitOptions, Started
+from tasc.commands.starter.write import start_recipe
 
 from .._console import print_json, say
 from .._derive import RunFlags

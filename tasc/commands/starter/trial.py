@@ -1,5 +1,6 @@
 """Trying prompts with a model: the loss of held-out outputs after each, untuned and trained."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tasc.commands.starter.data import OwnData
 from tasc.commands.starter.fit import fit
 from tasc.commands.starter.holdout import by_hash
+from tasc.commands.starter.model import parameters_of
+from tasc.commands.starter.options import InitOptions
 from tasc.commands.starter.prompts import ChosenPrompt, best, candidates, labelled, with_figures
 from tasc.commands.starter.prompts import written as prompts_of
 from tasc.data.source import Source
 from tasc.progress import Progress
-from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +49,29 @@ class Trial:
     held: Sequence[tuple[str, str]]
     learnt: Sequence[tuple[str, str]]
     seed: int
+
+
+def prompt_for(options: InitOptions, data: OwnData, progress: Progress) -> ChosenPrompt | None:
+    """Choose a prompt; None for chats, and for a template that was given or that the data imply.
+
+    A model that is not on this machine, or without weights, cannot try prompts.
+    """
+    source = data.source
+    if source.chat or source.names("template"):
+        return None
+    parameters = parameters_of(options.model)
+    if options.model is None or data.corpus is None or parameters == math.inf:
+        return ChosenPrompt(labelled(source))
+    return choose(
+        options.model,
+        parameters,
+        load_tokenizer(options.model),
+        source,
+        data.training_pairs(),
+        options.hours,
+        options.seed,
+        progress,
+    )
 
 
 def choose(

@@ -23,6 +23,7 @@ STEERING = "x: [\x1b[31m\u202e\"'#"
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tasc.commands.starter.write.estimate_steps", lambda *_: {})
     return write(Path("mine.jsonl"), ROWS)
 
 

@@ -54,6 +54,7 @@ def chatty(tmp_path):
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tasc.commands.starter.write.estimate_steps", lambda *_: {})
     return write(Path("mine.jsonl"), ROWS)
 
 

@@ -79,6 +79,8 @@ def judged(capsys, *data):
 @pytest.fixture(autouse=True)
 def tokenizer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tasc.commands.starter.write.estimate_steps", lambda *_: {})
+    monkeypatch.setattr("tasc.commands.steps.estimate_steps", lambda *_: {})
     make_tokenizer(Path("tok"))
 
 

@@ -7,6 +7,7 @@ from tasc.commands.starter.write import start_recipe
 
 from .._console import print_json, say
 from .._derive import RunFlags
+from .._estimates import show_estimates
 from .._progress import show_progress
 from .analyze import show_verdict
 
@@ -33,6 +34,7 @@ def run(options: InitOptions, flags: RunFlags) -> None:
         show_verdict(made.verdict)
     say(f"task: {made.task}")
     say(f"recipe: {made.recipe}{' (without TASC-ft; its comments put it back)' * made.left_out}")
+    show_estimates(made.estimates)
     say(f"Next: tasc run {made.recipe} --dry-run")
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from tasc.benchmark.results.analysis import Verdict
+from tasc.commands.estimate import StepEstimate
 from tasc.commands.starter.prompts import TriedPrompt
 from tasc.options.command import CommandOptions
 from tasc.options.fields import MODEL, Seed, as_value_error
@@ -91,3 +92,5 @@ class Started(Report):
     """The verdict of the recipe's analysis; None without the tokenizer or the data here."""
     left_out: bool = False
     """Whether the recipe leaves TASC-ft out: it does not pay, or outputs are one short word."""
+    estimates: dict[str, StepEstimate] = Field({})
+    """The estimated time and memory of each step of the recipe on this machine."""

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+import time
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -13,6 +14,7 @@ from tasc.analysis.options import AnalyzeOptions
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.commands.advice import SUGGESTED
 from tasc.commands.calls import analyze
+from tasc.commands.estimate import MadeAnalysis
 from tasc.commands.starter.data import OwnData
 from tasc.commands.starter.fit import Fit, fit, within
 from tasc.commands.starter.infer import Inferred
@@ -98,7 +100,7 @@ def recipe_values(
     }
 
 
-def analysis_of(options: InitOptions, progress: Progress) -> AnalysisResults | None:
+def analysis_of(options: InitOptions, progress: Progress) -> MadeAnalysis | None:
     """Analyse the task as the recipe does; None if the model's tokenizer is not here."""
     tokenizer = tokenizer_of(options.model)
     if tokenizer is None or options.model is None:
@@ -110,8 +112,9 @@ def analysis_of(options: InitOptions, progress: Progress) -> AnalysisResults | N
         export=supported_export(tokenizer),
         seed=options.seed,
     )
-    analysis: AnalysisResults = analyze(asked).report
-    return analysis
+    begin = time.process_time()
+    results: AnalysisResults = analyze(asked).report
+    return MadeAnalysis(results, time.process_time() - begin)
 
 
 def _source_keys(options: InitOptions, data: OwnData, inferred: Inferred | None) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from tasc.commands.estimate import estimate_steps
+from tasc.commands.plan import RunOptions, read
 from tasc.commands.starter.data import OwnData, divided, name_of, recognised
 from tasc.commands.starter.fit import chat_outputs
 from tasc.commands.starter.infer import Inferred, infer, unfit
@@ -57,8 +59,11 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     try:
         _write(files)
         analysis = analysis_of(options, progress) if corpus is not None else None
-        values |= recipe_values(options, data, corpus, analysis, progress)
+        results = analysis.results if analysis else None
+        values |= recipe_values(options, data, corpus, results, progress)
         _write({recipe: rendered("recipe.yaml", values)})
+        plan = read(recipe, RunOptions(recipe=options.recipe))
+        estimates = estimate_steps(plan, {"analysis": analysis} if analysis else {}, progress)
     except BaseException:
         folders = [folder] if data.new_splits else []
         for path in [*folders, *files, recipe]:  # none of them existed
@@ -76,8 +81,9 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
         unfit=unfit(corpus.outputs) if corpus and finds_misfits else "",
         template=prompt.template if prompt else None,
         prompts=prompt.tried if prompt else (),
-        verdict=analysis.verdict if analysis else None,
+        verdict=analysis.results.verdict if analysis else None,
         left_out=values["left_out"],
+        estimates=estimates,
     )
 
 

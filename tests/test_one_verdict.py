@@ -1,6 +1,7 @@
 """The same rows get the same verdict and number of new tokens, in whatever form they are given."""
 
 import csv
+import json
 import random
 import re
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+import yaml
 
 import tasc
 from tasc.benchmark.options import BenchOptions
@@ -350,6 +352,34 @@ def test_labels_are_found_in_chats_as_in_columns(capsys):
         steps = read(Path(form, "recipe.yaml"), RunOptions()).steps
         assert list(steps) == ["base", "analysis", "baseline", "bench"]
         assert steps["bench"].named("methods") == ("ar", "tasc-spec", "choices")
+
+
+def test_lists_of_labels_are_found_in_columns_and_chats(capsys):
+    rng = random.Random(0)
+    topics = ["arts", "law", "news", "sports"]
+    lists = [rng.sample(topics, 1 + i % 3) for i in range(120)]
+    forms = {
+        "jsonl": ("; ".join, "grammar", ";"),
+        "chats": (", ".join, "grammar", ","),
+        "array": (list, "grammar", " "),  # a column of lists, which are joined by spaces
+        "json": (json.dumps, "schema", None),
+        "chats-json": (json.dumps, "schema", None),
+    }
+    for form, (write_list, option, delimiter) in forms.items():
+        Path(form).mkdir()
+        rows = [
+            {"line": f"article {i}", "template": write_list(labels)}
+            for i, labels in enumerate(lists)
+        ]
+        data = write_form(form.partition("-")[0] if "chats" in form else "jsonl", rows)
+        made = done(capsys, "init", *data, "--recipe", f"{form}/recipe.yaml")
+        assert made["fitting"] == 1.0, form
+        task = yaml.safe_load(Path(form, "task.yaml").read_text())
+        assert (option in task, task.get("delimiter")) == (True, delimiter), form
+        bench = read(Path(form, "recipe.yaml"), RunOptions()).steps["bench"]
+        assert isinstance(bench, BenchOptions)
+        assert bench.metrics[0] == ("micro_f1" if option == "grammar" else "exact_match")
+        assert ("json_f1" in bench.metrics) == (option == "schema")
 
 
 def test_free_answers_of_chats_are_no_labels(capsys):

@@ -131,6 +131,8 @@ def _source_keys(options: InitOptions, data: OwnData, inferred: Inferred | None)
             keys["template"] = BARE  # the chat's messages without roles
     if inferred is not None and inferred.option in Task.model_fields:
         keys[inferred.option] = inferred.file
+        if inferred.delimiter:
+            keys["delimiter"] = inferred.delimiter
     return keys
 
 

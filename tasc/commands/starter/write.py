@@ -88,14 +88,15 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
 
 
 def _constraint(options: InitOptions, data: OwnData) -> Inferred | None:
-    """Infer the labels or the schema of the outputs: of chats labels alone, of the Hub neither."""
+    """Infer labels or the schema of the outputs: of chats labels alone, of the Hub neither."""
     if data.corpus is None:
         return None
     chat, outputs = data.source.chat, data.corpus.outputs
     if chat:
         outputs = chat_outputs(data.corpus, tokenizer_of(options.model))
-    inferred = infer(outputs, data.name, options.seed)
-    if chat and inferred is not None and inferred.option != "choices":
+    words = data.corpus.listed_outputs is not None
+    inferred = infer(outputs, data.name, options.seed, words=words)
+    if chat and inferred is not None and not inferred.is_labels:
         return None
     if inferred is not None:
         _check_free(options.folder / inferred.file)

@@ -90,8 +90,11 @@ def test_what_cannot_be_measured_is_said():
     made = estimated(elsewhere, "bench: {command: bench, models: [model], batch_size: 2}")
     assert made["a"].seconds is made["a"].memory is None
     assert made["a"].basis == "not estimated: the model is not here yet"
-    assert made["bench"].basis.startswith("not estimated: only benches of one output at a time")
-    assert "no estimate of" in estimated("a: {command: export, model: model, to: vllm}")["a"].basis
+    assert made["bench"].basis.startswith("not estimated: benches in batches")
+    assert (
+        estimated("a: {command: export, model: model, to: vllm}")["a"].basis
+        == "not estimated: steps of tasc export"
+    )
     unknown = estimated(elsewhere, f"b: {TRAINING}, tokens_of: a}}".replace("epochs: 2, ", ""))
     assert unknown["b"].basis == "not estimated: the number of tokens of a is not known"
 

@@ -4,6 +4,7 @@ import csv
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -358,7 +359,7 @@ def test_lists_of_labels_are_found_in_columns_and_chats(capsys):
     rng = random.Random(0)
     topics = ["arts", "law", "news", "sports"]
     lists = [rng.sample(topics, 1 + i % 3) for i in range(120)]
-    forms = {
+    forms: dict[str, tuple[Callable[[list[str]], object], str, str | None]] = {
         "jsonl": ("; ".join, "grammar", ";"),
         "chats": (", ".join, "grammar", ","),
         "array": (list, "grammar", " "),  # a column of lists, which are joined by spaces

@@ -78,8 +78,8 @@ _COLUMNS: dict[str, Callable[[PlannedStep], str]] = {
     "step": lambda step: step.name,
     "command": lambda step: step.command,
     "reads": lambda step: ", ".join(step.needs) or "-",
-    "time": lambda step: duration(step.estimate and step.estimate.seconds),
-    "memory": lambda step: _memory(step.estimate and step.estimate.memory),
+    "time": lambda step: duration(step.estimate.seconds if step.estimate else None),
+    "memory": lambda step: _memory(step.estimate.memory if step.estimate else None),
     "last run": lambda step: duration(step.last_seconds),
     "options": _options,
 }

@@ -94,7 +94,8 @@ class _Lengths:
 
     def capped(self, longest: int) -> np.ndarray:
         """Return the tokens (N,) of examples that are cut to ``longest``."""
-        return np.minimum(self.prompts + self.outputs, longest)
+        tokens: np.ndarray = np.minimum(self.prompts + self.outputs, longest)
+        return tokens
 
 
 @dataclass(frozen=True)
@@ -152,11 +153,11 @@ class _Estimator:
                 return self._of_training(name, step)
             case BenchOptions():
                 return self._of_bench(step)
-        raise _NotEstimated(f"no estimate of {step.command}")
+        raise _NotEstimated(f"steps of tasc {step.command}")
 
     def _of_texts(self, step: StepOptions) -> StepEstimate:
         if step.data is None:
-            raise _NotEstimated(f"no estimate of {step.command} without data")
+            raise _NotEstimated(f"steps of tasc {step.command} without data")
         size = Path(step.data.path).stat().st_size if Path(step.data.path).is_file() else None
         if size is None:
             corpus = load(step.data.source(), step.split, limit=step.limit, seed=step.seed)
@@ -184,7 +185,7 @@ class _Estimator:
     def _of_training(self, name: str, step: FinetuneOptions) -> StepEstimate:
         if step.draft_head or step.processes > 1:
             what = "draft heads" if step.draft_head else "training in several processes"
-            raise _NotEstimated(f"no estimate of {what}")
+            raise _NotEstimated(what)
         model, read = self._model(step.model), self._training(step.model, step)
         lengths = self._lengths(step, MAIN, model)
         shorter = self._step_ratio(step.augmented)
@@ -214,7 +215,7 @@ class _Estimator:
 
     def _of_bench(self, step: BenchOptions) -> StepEstimate:
         if step.executor != "local" or step.batch_size > 1 or step.judge_endpoint:
-            raise _NotEstimated("only benches of one output at a time, on this machine, are")
+            raise _NotEstimated("benches in batches, with an executor or with a judge")
         decode, other, memory = 0.0, 0.0, _RUNTIME
         for text in step.models:
             reference = resolve_model(text)[1]
@@ -331,10 +332,12 @@ class _Estimator:
     def _training(self, reference: str, step: BaseOptions | FinetuneOptions) -> _Training:
         """Measure a few training steps of a model, as ``step`` trains it."""
         model = self._model(reference)
-        adapts = step if isinstance(step, FinetuneOptions) else None
-        longest = adapts.max_length if adapts else step.positions
-        size = adapts.batch_size if adapts else _LARGEST  # packed examples fill any batch
-        kind = adapts and (adapts.adapter, adapts.quantization, adapts.rank, adapts.trained_rows)
+        kind: tuple[object, ...] = ()
+        if isinstance(step, FinetuneOptions):
+            longest, size = step.max_length, step.batch_size
+            kind = step.adapter, step.quantization, step.rank, step.trained_rows
+        else:
+            longest, size = step.positions, _LARGEST  # packed examples fill any batch
         key = (model, step.threads, kind, step.source, step.split, longest, size)
         if key not in self._trainings:
             self.progress("measure training", 0, 0)

@@ -73,8 +73,8 @@ def infer(outputs: Sequence[str], name: str, seed: int, *, words: bool = False) 
                 text = json.dumps(json.loads(constraint.text), indent=2, ensure_ascii=False)
                 return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
-    known = [outputs[i] for i in order[len(order) // 5 :]]
-    return _labels(outputs, held, known, name) or _label_lists(outputs, held, known, name, words)
+    texts = [outputs[i] for i in order[len(order) // 5 :]]
+    return _labels(outputs, held, texts, name) or _label_lists(outputs, held, texts, name, words)
 
 
 def _labels(

@@ -53,11 +53,11 @@ def test_training_is_counted_in_tokens_steps_and_evaluations():
     )
     trained = 2 * 40 * 4 * 0.01 + 10 * 2.0  # tokens of two epochs, and ten steps of the optimizer
     validated = 2 * 4 * 4 * 0.4 * 0.01
-    assert made["a"].seconds == pytest.approx(trained + validated + 2 * 1.0)
-    assert made["b"].seconds == pytest.approx(trained + validated + 1.0)
+    assert made["a"].seconds == pytest.approx(trained + validated + 5.0 + 3 * 1.0)
+    assert made["b"].seconds == pytest.approx(trained + validated + 5.0 + 1.0)
     assert "2 epochs of 40 examples" in made["a"].basis
     limited = estimated(f"a: {TRAINING}}}", limit=20)["a"].seconds
-    assert limited == pytest.approx(20 * 4 * 2 * 0.01 + 6 * 2.0 + validated + 1.0)
+    assert limited == pytest.approx(20 * 4 * 2 * 0.01 + 6 * 2.0 + validated + 5.0 + 1.0)
 
 
 @pytest.mark.usefixtures("timed")

@@ -46,7 +46,9 @@ _COMMITTED = 2.0  # assumed tokens per step with drafts, without an analysis
 _FORWARD = 0.4  # of a training step: the forward alone
 _CHECKED = 10  # outputs that a bench decodes again per model, to compare them
 _MEASURING = 5.0  # seconds in which a bench measures T(k) of a model
+_STARTING = 5.0  # seconds of importing libraries and writing the adapter
 _TEXT_SECONDS, _PER_MEGABYTE = 2.0, 1.0  # of steps that read texts alone
+_PACKED = 1.25  # memory of a model to decode with over its weights
 _TRANSIENT = 1.15  # memory at its peak over what a step holds
 
 
@@ -201,7 +203,7 @@ class _Estimator:
         steps = max(1, round(step.schedule().epoch_steps(lengths.count) * epochs))
         seconds = epochs * epoch * read.speed.token + steps * read.speed.update
         seconds += self._validation(self._lengths(step, "validation", model), epochs, read)
-        seconds += read.load * (2 if step.merge else 1)
+        seconds += _STARTING + read.load * (3 if step.merge else 1)  # merging loads and saves
         widest = int(np.sort(tokens)[-step.batch_size :].max()) * step.batch_size
         best = step.patience is not None
         memory = _RUNTIME + _training_memory(read.speed, widest, best=best)
@@ -367,8 +369,8 @@ def _training_memory(speed: "TrainingSpeed", tokens: int, *, best: bool) -> floa
     return _TRANSIENT * (speed.weights + optimizer + tokens * speed.kept)
 
 
-def _check_size(model: str) -> None:
-    """Raise _NotEstimated for a model that is too large to be measured on a CPU."""
+def _parameters(model: str) -> int:
+    """Count a model's parameters. Raises _NotEstimated if they are too many for a CPU."""
     import torch
 
     from tasc.models.folder.fetch import local_folder
@@ -378,6 +380,7 @@ def _check_size(model: str) -> None:
     parameters = elements(tensor_shapes(weight_files(folder), f"model {folder}"))
     if parameters > _LARGEST and not torch.cuda.is_available():
         raise _NotEstimated(f"a model of {parameters / 1e9:.2g} B parameters is too large to try")
+    return parameters
 
 
 def _measure_training(
@@ -394,7 +397,7 @@ def _measure_training(
     from tasc.training.core.precision import multiplies_in_bfloat16
     from tasc.training.speed import training_speed
 
-    _check_size(model)
+    _parameters(model)  # raises if they are too many
     adapts = step if isinstance(step, FinetuneOptions) else None
     learn_prompts = adapts is None
     examples: Examples = encode_examples(
@@ -422,7 +425,7 @@ def _measure_decoding(model: str, step: BenchOptions, prompt: int) -> _Decoding:
     from tasc.models.load import load_to_decode
     from tasc.models.targets.fastest import target_for
 
-    _check_size(model)
+    parameters = _parameters(model)
     begin = time.thread_time()
     loaded = load_to_decode(model, step.dtype, step.device, load_tokenizer(model))
     load = time.thread_time() - begin
@@ -432,5 +435,6 @@ def _measure_decoding(model: str, step: BenchOptions, prompt: int) -> _Decoding:
         token=token_seconds(target),
         tree=token_seconds(target, _TREE),
         prompt_token=prefill_seconds(target, prompt) / prompt,
-        memory=sum(tensor.nbytes for tensor in (*loaded.parameters(), *loaded.buffers())),
+        # Packed weights are no tensors; a tied LM head is packed beside the embedding.
+        memory=round(_PACKED * parameters * (1 if step.dtype == "int8" else loaded.dtype.itemsize)),
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tasc.commands.calls import tune as tune
     from tasc.commands.inspect_data import DataOptions as DataOptions
     from tasc.commands.inspect_data import inspect_data as inspect_data
-    from tasc.commands.starter.write import InitOptions as InitOptions
+    from tasc.commands.starter.options import InitOptions as InitOptions
     from tasc.commands.starter.write import start_recipe as start_recipe
     from tasc.decoding.choices import Choice as Choice
     from tasc.decoding.choices import choose as choose
@@ -62,7 +62,8 @@ _PUBLIC = {
     "tasc.commands.calls": "analyze augment base bench compare_vocabularies export "
     "finetune index load_test tune",
     "tasc.commands.inspect_data": "DataOptions inspect_data",
-    "tasc.commands.starter.write": "InitOptions start_recipe",
+    "tasc.commands.starter.options": "InitOptions",
+    "tasc.commands.starter.write": "start_recipe",
     "tasc.decoding.choices": "Choice choose",
     "tasc.decoding.core.sampling": "Sampling",
     "tasc.decoding.custom_generate": "custom_generate",

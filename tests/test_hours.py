@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from tasc.commands import lengths
 from tasc.commands.starter import fit
 from tasc.data.corpus import Corpus, Example
 from tasc.data.source import Source
@@ -16,7 +17,6 @@ from tasc.progress import silent
 def fitted(monkeypatch):
     """Outputs have 30 tokens. An example takes 0.5 s to train, and 90 ``decoding`` to test."""
     monkeypatch.setattr(fit, "_lengths", lambda *_: (np.full(9, 20), np.full(9, 30)))
-    monkeypatch.setattr(fit, "_written", lambda corpus, _tokenizer: corpus)
 
     def within(hours, decoding, count=4000):
         monkeypatch.setattr(fit, "_measure", lambda *_: (0.5, decoding))
@@ -50,9 +50,9 @@ def test_they_fit(fitted, hours, decoding, epochs, limit, test, batch):
 
 
 def test_lengths_are_those_of_examples_spread_evenly(monkeypatch):
-    monkeypatch.setattr(fit, "_READ", 3)
+    monkeypatch.setattr(lengths, "_READ", 3)
     examples = tuple(Example(f"{n}", "b", "a") for n in range(9))
-    read = fit._written(Corpus(Source(path="x"), "train", examples, ""), None).examples
+    read = lengths.spread_evenly(Corpus(Source(path="x"), "train", examples, "")).examples
     assert [example.input for example in read] == ["0", "3", "6"]
 
 

@@ -73,6 +73,62 @@ def test_other_outputs_have_no_labels(outputs):
     assert infer(outputs, "mine", seed=0) is None
 
 
+TOPICS = ("local news", "sports", "arts", "law")
+
+
+def topics(count, delimiter):
+    """Lists of one to three topics, in many combinations and orders."""
+    rng = np.random.default_rng(1)
+    return [delimiter.join(rng.permutation(TOPICS)[: 1 + i % 3]) for i in range(count)]
+
+
+@pytest.mark.parametrize("delimiter", ["; ", ";", ", ", ",", " | "])
+def test_lists_of_labels_become_a_grammar(delimiter, tokenizer):
+    outputs = topics(100, delimiter)
+    found = infer(outputs, "mine", seed=0)
+    assert (found.option, found.file, found.share) == ("grammar", "mine-labels.lark", 1.0)
+    assert (found.delimiter, found.is_labels) == (delimiter.strip(), True)
+    constraint = Constraint("lark", found.text, "mine")
+    accepts = text_test(constraint)
+    assert all(map(accepts, outputs))
+    assert not any(map(accepts, ["", "chess", "arts" + delimiter, "arts law"]))
+    grammar = Grammar(constraint, tokenizer, [])
+    assert all(grammar.accepts(tokenizer.encode([o]).tokens.tolist()) for o in outputs[:9])
+
+
+def test_lists_of_words_are_lists_of_labels_and_sentences_are_not():
+    outputs = [text.replace("local news", "news") for text in topics(100, " ")]
+    assert infer(outputs, "mine", seed=0) is None
+    found = infer(outputs, "mine", seed=0, words=True)
+    assert (found.option, found.delimiter) == ("grammar", " ")
+    tags = [
+        " ".join(["DET", "NOUN", "VERB", "DET", "NOUN"][: 3 + i % 3]) + f" X{i}" for i in range(99)
+    ]
+    assert infer(tags, "mine", seed=0, words=True) is None  # a label twice: a sequence, no set
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [f"intent: a{i % 3}, slots: {i}" for i in range(100)],  # an open set
+        [f"arts, {topic}" for topic in topics(95, ", ")] + ["chess"] * 5,  # arts twice
+    ],
+)
+def test_other_texts_with_delimiters_are_no_lists_of_labels(outputs):
+    assert infer(outputs, "mine", seed=0) is None
+
+
+def test_arrays_of_labels_have_a_schema_with_an_enum():
+    outputs = [json.dumps(text.split(";")) for text in topics(100, ";")]
+    found = infer(outputs, "mine", seed=0)
+    assert (found.option, found.is_labels) == ("schema", True)
+    items = {"type": "string", "enum": sorted(TOPICS)}
+    assert json.loads(found.text)["items"] == items
+    fields = infer([json.dumps({"topics": json.loads(o)}) for o in outputs], "mine", seed=0)
+    assert json.loads(fields.text)["properties"]["topics"]["items"] == items
+    assert not fields.is_labels
+
+
 def test_a_schema_has_keys_in_order_and_what_is_required():
     rng = np.random.default_rng(0)
     outputs = [

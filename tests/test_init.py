@@ -23,6 +23,7 @@ STEERING = "x: [\x1b[31m\u202e\"'#"
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tasc.commands.starter.write.estimate_steps", lambda *_: {})
     return write(Path("mine.jsonl"), ROWS)
 
 
@@ -256,7 +257,7 @@ def test_a_recipe_is_never_replaced(capsys):
 def test_training_fits_the_model_and_the_machine(
     capsys, monkeypatch, parameters, gpu, rate, quantization
 ):
-    monkeypatch.setattr("tasc.commands.starter.write.elements", lambda _: parameters)
+    monkeypatch.setattr("tasc.commands.starter.model.elements", lambda _: parameters)
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     make_base(Path("model"))
     # The GPU is not there: with a template, no prompt is tried on it.

@@ -14,7 +14,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tasc.commands.plan import RunOptions, read
 from tasc.commands.starter import trial
-from tasc.commands.starter.prompts import BARE, best, candidates, labelled, with_figures, written
+from tasc.commands.starter.prompts import (
+    BARE,
+    best,
+    candidates,
+    few_shot,
+    is_clear,
+    labelled,
+    with_figures,
+    written,
+)
 from tasc.data.source import Source
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.cli import done, printed, tasc
@@ -54,6 +63,7 @@ def chatty(tmp_path):
 @pytest.fixture(autouse=True)
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tasc.commands.starter.write.estimate_steps", lambda *_: {})
     return write(Path("mine.jsonl"), ROWS)
 
 
@@ -199,15 +209,17 @@ def scripted(monkeypatch):
     """Replace the losses of a model by given ones."""
     calls = []
 
-    def by(untuned, trained=None):
+    def by(untuned, trained=None, shot=1.9):
         def measured(_model, tried, template):
             calls.append((template, tried.held))
-            return np.full(len(tried.held), untuned[template])
+            return np.full(len(tried.held), untuned.get(template, 1.0))  # those with examples
 
         monkeypatch.setattr(trial, "_loaded", lambda _: None)
         monkeypatch.setattr(trial, "_measured", measured)
         monkeypatch.setattr(
-            trial, "_trained", lambda _, template, steps: (np.full(9, trained[template]), 7)
+            trial,
+            "_trained",
+            lambda _, template, steps: (np.full(9, trained.get(template, shot)), 7),
         )
         return calls
 
@@ -218,14 +230,16 @@ def test_the_chosen_prompt_is_in_the_task_file_with_all_figures(capsys, base, sc
     calls = scripted({NAMED: 5.0, GENERIC: 4.0, BARE: 6.0})
     made = done(capsys, "init", "mine.jsonl", *COLUMNS, "--model", base)
     assert made["template"] == task()["template"] == GENERIC
-    assert [(one["template"], one["nats"]) for one in made["prompts"]] == [
+    assert [(one["template"], one["nats"]) for one in made["prompts"][:3]] == [
         (GENERIC, 4.0),
         (NAMED, 5.0),
         (BARE, 6.0),
     ]
+    assert [(one["examples"], one["nats"]) for one in made["prompts"][3:]] == [(1, 1.0), (3, 1.0)]
     text = Path("task.yaml").read_text()
     assert f"#     4.00   {json.dumps(GENERIC)}   (chosen)" in text
     assert f"#     6.00   {json.dumps(BARE)}\n" in text
+    assert "#     1.00   the prompt with the lowest untuned loss, after 3 examples\n" in text
     assert "To change it, edit the next line" in text
     steps = read(Path("recipe.yaml"), RunOptions()).steps
     assert {steps[name].data.template for name in ("baseline", "tasc-ft", "bench")} == {GENERIC}
@@ -238,7 +252,7 @@ def test_the_chosen_prompt_is_in_the_task_file_with_all_figures(capsys, base, sc
 def test_the_choice_is_printed_in_one_line(capsys, base, scripted):
     scripted({NAMED: 4.0, GENERIC: 4.0, BARE: 6.0})
     out = printed(capsys, "init", "mine.jsonl", *COLUMNS, "--model", base)
-    assert f"prompt: {json.dumps(NAMED)} (4.00 nats per output; 3 prompts tried)\n" in out
+    assert f"prompt: {json.dumps(NAMED)} (4.00 nats per output; 5 prompts tried)\n" in out
     Path("other").mkdir()
     out = printed(capsys, "init", "mine.jsonl", *COLUMNS, "--recipe", "other/recipe.yaml")
     assert f"prompt: {json.dumps(NAMED)} (not tried with a model)\n" in out
@@ -254,9 +268,10 @@ def test_with_hours_the_losses_after_training_decide(base, scripted):
         return trial.choose(str(base), 1e6, tokenizer, source(), pairs, hours, 0, progress)
 
     assert choose(0.5).template == NAMED
-    assert [one.trained_nats for one in choose(2).tried] == [2.0, 2.5, 3.0]
-    assert seen[0] == ("try prompts", 0, 6)
-    assert seen[6] == ("try prompts", 6, 6)
+    # Two prompts without examples, the lowest first, and one with examples, which gains too little.
+    assert [one.trained_nats for one in choose(2).tried] == [1.9, 2.0, 3.0, None, None]
+    assert seen[0] == ("try prompts", 0, 8)
+    assert seen[8] == ("try prompts", 8, 8)
     for hours in (None, 0.4):
         assert choose(hours).template == GENERIC
 
@@ -296,7 +311,7 @@ def test_without_a_local_model_the_columns_label_the_input(capsys, model):
 
 
 def test_nothing_is_tried_with_a_template_or_a_task_file(capsys, base, monkeypatch):
-    monkeypatch.setattr("tasc.commands.starter.write.choose", None)
+    monkeypatch.setattr("tasc.commands.starter.trial.choose", None)
     given = (*COLUMNS, "--template", "{input}\\n", "--model", base)
     made = done(capsys, "init", "mine.jsonl", *given)
     assert (made["template"], task()["template"]) == (None, BARE)
@@ -337,3 +352,56 @@ def test_special_tokens_without_an_id_are_no_beginning(chatty):
     absent = json.dumps(config | {"bos_token": "<absent>", "chat_template": None}).encode()
     found = candidates(source(), replace(tokenizer, files={"tokenizer_config.json": absent}))
     assert found == [NAMED, GENERIC, BARE]
+
+
+EXAMPLES = [("at {9}", "at <*>"), ("in 3", "in <*>")]
+
+
+def test_examples_are_in_front_of_the_input_or_earlier_messages(chatty):
+    tokenizer = load_tokenizer(str(chatty))
+    for begin in ("", "<s>"):
+        template = few_shot(begin + NAMED, source(), tokenizer, EXAMPLES)
+        solved = "Line: at {9}\nTemplate: at <*>\n\nLine: in 3\nTemplate: in <*>\n\n"
+        assert written(template, ["x {y}"]) == [f"{begin}{solved}Line: x {{y}}\nTemplate: "]
+    chat = next(one for one in candidates(source(), tokenizer) if one.startswith("<|im"))
+    (prompt,) = written(few_shot(chat, source(), tokenizer, EXAMPLES), ["x {y}"])
+    ask = "Write the template of this line:\n"
+    contents = [f"{ask}at {{9}}", "at <*>", f"{ask}in 3", "in <*>", f"{ask}x {{y}}"]
+    roles = ["user", "assistant"] * 3
+    messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
+    theirs = AutoTokenizer.from_pretrained(chatty)
+    assert prompt == theirs.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=False
+    )
+
+
+@pytest.mark.parametrize(("shot", "chosen"), [(1.9, False), (1.7, True)])
+def test_examples_are_chosen_if_they_are_clearly_better_after_training(
+    base, scripted, shot, chosen
+):
+    scripted({NAMED: 5.0, GENERIC: 4.0, BARE: 6.0}, {NAMED: 2.0, GENERIC: 3.0}, shot)
+    pairs = [(row["line"], row["template"]) for row in ROWS]
+    tokenizer = load_tokenizer(str(base))
+    made = trial.choose(str(base), 1e6, tokenizer, source(), pairs, 1.0, 0, lambda *_: None)
+    assert (made.template != NAMED) is chosen
+    inputs = made.tried[0].template.count("Input: ")
+    assert (made.tried[0].examples, inputs) == (inputs - 1, inputs)
+    untuned = trial.choose(str(base), 1e6, tokenizer, source(), pairs, None, 0, lambda *_: None)
+    assert untuned.template == GENERIC  # examples are never chosen without training
+
+
+def test_a_clear_gain_exceeds_noise_and_a_tenth():
+    other = np.full(50, 10.0)
+    noise = np.tile([5.0, -5.0], 25)
+    assert is_clear(other - 1.5, other)
+    assert not is_clear(other - 0.5, other)
+    assert not is_clear(other - 1.2 + noise, other)
+
+
+def test_long_examples_are_not_put_into_prompts(base):
+    tokenizer = load_tokenizer(str(base))
+    short, long = [("at 9", "x")] * 3, [("word " * 400, "x")] * 3
+    made = trial._with_examples(NAMED, source(), tokenizer, short)
+    assert list(made.values()) == [1, 3]
+    assert trial._with_examples(NAMED, source(), tokenizer, long) == {}
+    assert list(trial._with_examples(NAMED, source(), tokenizer, short[:2]).values()) == [1]

@@ -1,20 +1,23 @@
 """The same rows get the same verdict and number of new tokens, in whatever form they are given."""
 
 import csv
+import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+import yaml
 
 import tasc
 from tasc.benchmark.options import BenchOptions
 from tasc.commands.advice import without
 from tasc.commands.plan import RunOptions, read
-from tasc.commands.starter import write as starter
+from tasc.commands.starter import values
 from tasc.data.corpus import load
 from tasc.data.division import Origin, divide, missing_splits
 from tasc.data.source import Source
@@ -79,6 +82,8 @@ def judged(capsys, *data):
 @pytest.fixture(autouse=True)
 def tokenizer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tasc.commands.starter.write.estimate_steps", lambda *_: {})
+    monkeypatch.setattr("tasc.commands.steps.estimate_steps", lambda *_: {})
     make_tokenizer(Path("tok"))
 
 
@@ -319,7 +324,7 @@ def test_init_and_run_say_the_verdict_of_analyze(capsys):
 def test_a_cut_of_the_training_examples_does_not_choose(capsys, monkeypatch):
     make_model(Path("tok"))
     cut = {"limit": 50, "test": 7, "minutes": 3.0, "epochs": 2.0}
-    monkeypatch.setattr(starter, "within", lambda made, *_: replace(made, **cut))
+    monkeypatch.setattr(values, "within", lambda made, *_: replace(made, **cut))
     data = (*write_form("csv", lines()), "--template", "{input}\\n")
     done(capsys, "init", *data, "--model", "tok", "--hours", "1")
     steps = read(Path("recipe.yaml"), RunOptions()).steps
@@ -348,6 +353,34 @@ def test_labels_are_found_in_chats_as_in_columns(capsys):
         steps = read(Path(form, "recipe.yaml"), RunOptions()).steps
         assert list(steps) == ["base", "analysis", "baseline", "bench"]
         assert steps["bench"].named("methods") == ("ar", "tasc-spec", "choices")
+
+
+def test_lists_of_labels_are_found_in_columns_and_chats(capsys):
+    rng = random.Random(0)
+    topics = ["arts", "law", "news", "sports"]
+    lists = [rng.sample(topics, 1 + i % 3) for i in range(120)]
+    forms: dict[str, tuple[Callable[[list[str]], object], str, str | None]] = {
+        "jsonl": ("; ".join, "grammar", ";"),
+        "chats": (", ".join, "grammar", ","),
+        "array": (list, "grammar", " "),  # a column of lists, which are joined by spaces
+        "json": (json.dumps, "schema", None),
+        "chats-json": (json.dumps, "schema", None),
+    }
+    for form, (write_list, option, delimiter) in forms.items():
+        Path(form).mkdir()
+        rows = [
+            {"line": f"article {i}", "template": write_list(labels)}
+            for i, labels in enumerate(lists)
+        ]
+        data = write_form(form.partition("-")[0] if "chats" in form else "jsonl", rows)
+        made = done(capsys, "init", *data, "--recipe", f"{form}/recipe.yaml")
+        assert made["fitting"] == 1.0, form
+        task = yaml.safe_load(Path(form, "task.yaml").read_text())
+        assert (option in task, task.get("delimiter")) == (True, delimiter), form
+        bench = read(Path(form, "recipe.yaml"), RunOptions()).steps["bench"]
+        assert isinstance(bench, BenchOptions)
+        assert bench.metrics[0] == ("micro_f1" if option == "grammar" else "exact_match")
+        assert ("json_f1" in bench.metrics) == (option == "schema")
 
 
 def test_free_answers_of_chats_are_no_labels(capsys):

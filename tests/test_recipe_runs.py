@@ -143,9 +143,10 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(capsys, tmp_path, tokens):
     code, out, err = tasc(capsys, *command, "--dry-run")
     assert (code, err) == (0, "")
     assert "x: the recipe is valid, 2 steps" in out
-    starts = [line.split()[:4] for line in out.splitlines()]
-    assert ["t", "augment", "-", "-"] in starts
-    assert ["i", "index", "t", "-"] in starts
+    starts = [line.split()[:3] for line in out.splitlines()]
+    assert ["t", "augment", "-"] in starts
+    assert ["i", "index", "t"] in starts
+    assert "t, i: a rough estimate, by the size of the texts" in out
     assert "new_tokens=2" in out
     assert sorted(tmp_path.rglob("*")) == before
     printed(capsys, *command)

@@ -2,10 +2,12 @@
 
 import json
 
-from tasc.commands.starter.write import InitOptions, Started, start_recipe
+from tasc.commands.starter.options import InitOptions, Started
+from tasc.commands.starter.write import start_recipe
 
 from .._console import print_json, say
 from .._derive import RunFlags
+from .._estimates import show_estimates
 from .._progress import show_progress
 from .analyze import show_verdict
 
@@ -33,6 +35,7 @@ def run(options: InitOptions, flags: RunFlags) -> None:
     say(f"task: {started.task}")
     left_out = " (without TASC-ft; its comments put it back)" if started.left_out else ""
     say(f"recipe: {started.recipe}{left_out}")
+    show_estimates(started.estimates)
     say(f"Next: tasc run {started.recipe} --dry-run")
 
 

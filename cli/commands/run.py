@@ -11,6 +11,7 @@ from tasc.options.references import expanded
 from .._command import module, output_folder, resumable
 from .._console import note, print_json, say, table_of
 from .._derive import RunFlags
+from .._estimates import duration, show_estimates
 from .._progress import show_progress
 from .analyze import show_verdict
 
@@ -50,6 +51,7 @@ def _show_plan(steps: tuple[PlannedStep, ...], name: str, flags: RunFlags) -> No
     running = [step for step in steps if step.left_out is None]
     title = f"{name}: the recipe is valid, {len(running)} steps"
     table_of(title, running, _COLUMNS, text_columns=len(_COLUMNS))
+    show_estimates({step.name: step.estimate for step in running if step.estimate})
     if any(step.last_seconds is not None for step in steps):
         say("Last run: duration of the run that wrote the step's folder.")
     for step in steps:
@@ -59,12 +61,8 @@ def _show_plan(steps: tuple[PlannedStep, ...], name: str, flags: RunFlags) -> No
         say(line)
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+def _memory(size: int | None) -> str:
+    return "-" if size is None else f"{size / 2**30:.1f} GiB"
 
 
 def _options(step: PlannedStep) -> str:
@@ -80,6 +78,8 @@ _COLUMNS: dict[str, Callable[[PlannedStep], str]] = {
     "step": lambda step: step.name,
     "command": lambda step: step.command,
     "reads": lambda step: ", ".join(step.needs) or "-",
-    "last run": lambda step: _duration(step.last_seconds),
+    "time": lambda step: duration(step.estimate.seconds if step.estimate else None),
+    "memory": lambda step: _memory(step.estimate.memory if step.estimate else None),
+    "last run": lambda step: duration(step.last_seconds),
     "options": _options,
 }

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,7 @@ from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.library import chosen
 from tasc.decoding.loaded import Loaded
+from tasc.errors import InputError
 from tasc.files.journal import Journal
 from tasc.models.cost import measured_cost
 from tasc.models.inputs import common_prefix
@@ -30,6 +33,7 @@ from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path
 from tasc.progress import Progress, silent
 
+_CALIBRATED = 100  # training examples by which the probabilities of labels are calibrated
 Turn = tuple[int, int, int]  # repeat, first sample, index of the cell
 
 
@@ -45,6 +49,11 @@ class Cell:
     policy: Adaptive | None = None
     labels: Labels | None = None  # of a method that chooses among them
     runs: list[list[Generation]] = field(default_factory=list)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether it chooses among labels with calibrated probabilities."""
+        return self.method.chooses and self.method.options.calibrate
 
     def drafter(self) -> Drafter:
         """Make the drafter of one sequence; an adaptive budget learns from all of them."""
@@ -115,7 +124,35 @@ def prepare(
         )
         labels = Labels(model.encode(texts), model.end_ids[0]) if texts else None
         cells += _cells(model, methods, resources, labels, model.encode(test.prompts))
+    _calibrate([cell for cell in cells if cell.calibrates], corpus, texts, options, progress)
     return cells
+
+
+def _calibrate(
+    cells: Sequence[Cell],
+    corpus: Corpus,
+    labels: Sequence[str],
+    options: BenchOptions,
+    progress: Progress,
+) -> None:
+    """Calibrate the labels of ``cells`` on examples of ``corpus``, drawn by the seed."""
+    if not cells:
+        return
+    if not corpus.examples:
+        raise InputError(
+            f"method {cells[0].method.label!r} needs training examples, but the split "
+            f"{corpus.split} has none: give another --corpus-split, or leave out calibrate"
+        )
+    drawn = random.Random(options.seed).sample(
+        corpus.examples, min(_CALIBRATED, len(corpus.examples))
+    )
+    counts = Counter(output.strip() for output in corpus.outputs)
+    shares = np.array([counts[label.strip()] + 1.0 for label in labels])  # none has a share of 0
+    for done, cell in enumerate(cells):
+        progress("calibrate labels", done, len(cells))
+        assert cell.labels is not None
+        prompts = cell.model.encode([example.prompt for example in drawn])
+        cell.labels = cell.labels.calibrated(cell.model.target, prompts, shares / shares.sum())
 
 
 def _cells(

@@ -57,7 +57,7 @@ _TABLE = (
     Command(
         "init",
         "Write a recipe for your own data, and hold out splits if the data have only one.",
-        "commands.starter.write:InitOptions",
+        "commands.starter.options:InitOptions",
     ),
     Command(
         "data",

@@ -1,5 +1,6 @@
 """Run a command as a step that writes an artefact, and show or run the steps of a recipe."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from tasc.benchmark.pages.write import write_pages
 from tasc.benchmark.results.analysis import AnalysisResults, Verdict
 from tasc.commands.advice import LeftOut, advised_against, without
 from tasc.commands.context import StepContext, with_prompts
+from tasc.commands.estimate import MadeAnalysis, StepEstimate, estimate_steps
 from tasc.commands.plan import Plan
 from tasc.commands.registry import STEPS
 from tasc.errors import InputError, TascError
@@ -64,6 +66,8 @@ class PlannedStep(Record):
     """The verdict of an analysis that can be made now; None for other steps."""
     left_out: str | None
     """Why the step will be left out, and how to put it back; None if it will run."""
+    estimate: StepEstimate | None
+    """The estimated time and memory of the step; None if it is left out."""
 
 
 def run_step(
@@ -159,9 +163,10 @@ def names() -> list[str]:
 
 
 def preview(plan: Plan, output: Path, progress: Progress = silent) -> tuple[PlannedStep, ...]:
-    """Return the steps of ``plan``. Writes nothing, and runs analyses alone.
+    """Return the steps of ``plan`` with estimates of their cost. Writes nothing.
 
-    An analysis that needs an earlier step's artefact runs only if that is there. Raises InputError
+    Analyses run, and a few training steps and forwards of local models are measured. An analysis
+    that needs an earlier step's artefact runs only if that is there. Raises InputError
     if ``tasc run`` would refuse an output, or a local model or tokenizer.
     """
     from tasc.models.load import check_model
@@ -174,12 +179,17 @@ def preview(plan: Plan, output: Path, progress: Progress = silent) -> tuple[Plan
             if kind == "model" and path not in plan.steps and Path(path).exists():
                 check_model(resolve_model(path)[1])  # as the step does before it loads it
     analyses, left_out = dict[str, AnalysisResults](), dict[str, LeftOut]()
+    seconds = dict[str, float]()
     for name, step in plan.steps.items():
+        begin = time.process_time()
         if isinstance(step, AnalyzeOptions) and (made := _analysis(step, plan, output, progress)):
-            analyses[name] = made
+            analyses[name], seconds[name] = made, time.process_time() - begin
         if against := advised_against(plan, name, analyses):
             left_out |= dict.fromkeys(against.steps, against)
     planned = {name: without(step, {*left_out}) or step for name, step in plan.steps.items()}
+    running = {name: step for name, step in planned.items() if name not in left_out}
+    made_now = {name: MadeAnalysis(analyses[name], seconds[name]) for name in analyses}
+    estimates = estimate_steps(Plan(plan.name, running), made_now, progress)
     return tuple(
         PlannedStep(
             name=name,
@@ -190,6 +200,7 @@ def preview(plan: Plan, output: Path, progress: Progress = silent) -> tuple[Plan
             last_seconds=_last_seconds(output / name),
             verdict=analyses[name].verdict if name in analyses else None,
             left_out=left_out[name].line if name in left_out else None,
+            estimate=estimates.get(name),
         )
         for name, step in planned.items()
     )

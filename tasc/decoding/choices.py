@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from scipy.special import softmax
+from scipy.special import log_softmax, logsumexp, softmax
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc.data.choices import check_labels
@@ -78,12 +78,27 @@ def _part(tokens: list[int], parents: list[int], ends: dict[int, int]) -> Part:
 class Labels:
     """A list of labels in the tokens of a model."""
 
-    def __init__(self, tokens: Sequence[np.ndarray], end: int) -> None:
-        """Take the ``tokens`` (T_i,) int32 of each label, of which there is at least one."""
-        self.tokens, self.end = list(tokens), end
+    def __init__(
+        self, tokens: Sequence[np.ndarray], end: int, offsets: np.ndarray | None = None
+    ) -> None:
+        """Take the ``tokens`` (T_i,) int32 of each label, of which there is at least one.
+
+        ``offsets`` (labels,) are added to the log-probabilities that ``choose`` compares.
+        """
+        self.tokens, self.end, self.offsets = list(tokens), end, offsets
         self.parts = cache(lambda most: list(trie_parts(self.tokens, most)))
         self.outputs = [np.append(label, np.int32(end)).astype(np.int32) for label in tokens]
         self.used = np.unique(np.concatenate(self.outputs))
+
+    def calibrated(
+        self, target: Target, prompts: Sequence[np.ndarray], shares: np.ndarray
+    ) -> "Labels":
+        """Return the labels with the offsets of ``calibration`` after ``prompts`` (L_i,) int32.
+
+        ``shares`` (labels,) are the positive shares of the labels in the training outputs.
+        """
+        scores = np.concatenate([self.scores(target, [prompt])[0] for prompt in prompts])
+        return Labels(self.tokens, self.end, calibration(scores, shares))
 
     def choose(
         self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
@@ -94,7 +109,7 @@ class Labels:
             batch, timer = prompts[i : i + batch_size], PhaseTimer()
             scores, nodes = self.scores(target, batch)
             timer.end("prefill")
-            for row in scores:
+            for row in scores if self.offsets is None else scores + self.offsets:
                 best, later = int(row.argmax()), nodes[1:]
                 made = Generation(self.outputs[best], later, [0] * len(later), finish="end")
                 made.probability = float(softmax(row)[best])
@@ -137,9 +152,10 @@ class Labels:
 
         A label whose scored prefix is less probable than the best label cannot win. Forwards are
         small, so on a CPU this is faster. ``probability`` is a lower bound: labels that were not
-        scored count with the probability of their scored prefix. Chains are not pruned.
+        scored count with the probability of their scored prefix. Chains and calibrated labels are
+        not pruned.
         """
-        if target.chains_only:
+        if target.chains_only or self.offsets is not None:
             return self.choose(target, prompts, batch_size)
         with native_threads(target.model):
             return [self._prune(target, prompt) for prompt in prompts]
@@ -168,6 +184,22 @@ class Labels:
         masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
         made.probability = float(1 / np.exp(np.array([*masses.values()]) - paths[best][0]).sum())
         return made
+
+
+def calibration(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return offsets (labels,) to log-probabilities, which correct a model's bias to some labels.
+
+    ``scores`` (N, labels) are log-probabilities of the labels after N training prompts, and
+    ``shares`` (labels,), all positive, those of the labels in the training outputs. The probability
+    of a label is divided by its mean over the prompts and multiplied by its share.
+
+    Contextual calibration of Zhao et al. 2021, arXiv 2102.09690, section 5. Departs: the mean over
+    training prompts replaces the probabilities after a content-free input, and the shares keep rare
+    labels rare.
+    """
+    mean = logsumexp(log_softmax(scores, axis=1), axis=0) - np.log(len(scores))
+    offsets: np.ndarray = np.log(shares) - mean
+    return offsets
 
 
 def _rank(paths: Sequence[Path], outputs: Sequence[list[int]]) -> tuple[int, list[int]]:

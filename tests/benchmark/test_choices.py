@@ -18,7 +18,7 @@ from tests.recipes import write_splits
 ROWS = [
     {"input": f"wake me at {n}", "output": ["on", "off", "night_mode"][n % 3]} for n in range(6)
 ]
-METHODS = ("choices:prune=false", "choices")
+METHODS = ("choices:prune=false", "choices", "choices:calibrate=true")
 
 
 @pytest.fixture

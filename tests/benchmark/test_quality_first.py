@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -255,6 +256,10 @@ def test_the_most_frequent_training_label_is_scored(labels, capsys):
         (("a", "b" * 65) * 10, False, False),
         (("a", "b\nc") * 10, False, False),
         (tuple(f"{i % 101}" for i in range(1010)), False, False),
+        (tuple(map(";".join, permutations("abcd", 3))), False, True),  # lists of labels
+        (tuple(json.dumps(one) for one in permutations("abcd", 3)), False, True),
+        (tuple(json.dumps([i]) for i in range(3)) * 10, False, True),  # few different outputs
+        (tuple(f"a;{i}" for i in range(30)), False, False),
     ],
 )
 def test_tasks_of_few_short_and_repeated_outputs_are_classification(corpus, labels, is_one):

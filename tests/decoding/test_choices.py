@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 import tasc
 from tasc.decoding import choices
-from tasc.decoding.choices import Labels, trie_parts
+from tasc.decoding.choices import Labels, calibration, trie_parts
 from tasc.errors import InputError
 from tasc.models.static import StaticTarget
 from tasc.models.targets.fastest import target_for
@@ -146,3 +146,29 @@ def test_the_library_chooses_with_softmax(base):
     for wrong, message in (([], "no labels"), (["a", "a"], "twice")):
         with pytest.raises(InputError, match=message):
             tasc.choose(model, tokenizer, ["x"], wrong)
+
+
+def test_calibration_divides_by_the_mean_and_keeps_the_shares():
+    scores = np.log([[0.8, 0.2], [0.6, 0.4]]) - 3.0  # probabilities among the labels
+    offsets = calibration(scores, np.array([0.5, 0.5]))
+    odds = softmax(scores + offsets, axis=1)
+    np.testing.assert_allclose(odds[0, 0] / odds[0, 1], (0.8 / 0.7) / (0.2 / 0.3))
+    assert odds.argmax(1).tolist() == [0, 1]
+    # Before, the first label won everywhere; a label of most outputs still does.
+    often = calibration(scores, np.array([0.9, 0.1]))
+    assert (scores + often).argmax(1).tolist() == [0, 0]
+
+
+def test_calibrated_labels_win_where_their_probability_rises_above_its_mean(monkeypatch):
+    rows = {3: np.log([0.8, 0.2]), 4: np.log([0.6, 0.4])}
+    monkeypatch.setattr(
+        Labels, "scores", lambda _self, _, prompts: (np.stack([rows[p[0]] for p in prompts]), [2])
+    )
+    plain = Labels([ints(7), ints(8)], END)
+    prompts = [ints(3), ints(4)]
+    assert lists(plain.choose(None, prompts)) == [[7, END], [7, END]]
+    calibrated = plain.calibrated(None, prompts, np.array([0.5, 0.5]))
+    for made in (calibrated.choose(None, prompts), calibrated.choose(None, prompts, batch_size=2)):
+        assert lists(made) == [[7, END], [8, END]]
+        assert made[1].probability == pytest.approx((0.4 / 0.3) / (0.4 / 0.3 + 0.6 / 0.7))
+    assert plain.offsets is None

@@ -4,7 +4,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from tasc.commands.starter.write import InitOptions, start_recipe
+from tasc.commands.starter.options import InitOptions
+from tasc.commands.starter.write import start_recipe
 from tasc.errors import IntegrityError, UnavailableError
 from tasc.files import packaged
 from tasc.models.load import load_model

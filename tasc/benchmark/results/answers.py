@@ -1,5 +1,6 @@
 """The most frequent answer of a classification task, and wrong outputs beside their references."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -54,17 +55,32 @@ def majority(
 ) -> Majority | None:
     """Return the quality of the most frequent output of the first split with outputs.
 
-    None if the task is no classification: if the outputs are not known to be ``labels`` and do not
-    seem to be.
+    None if the task is no classification: if the outputs are not known to be ``labels`` and neither
+    they nor their items, if they are lists, seem to be.
     """
     split, outputs = next(((k, v) for k, v in splits.items() if v), ("", ()))
-    if not outputs or not (labels or _are_labels(outputs)):
+    are_labels = labels or _are_labels(outputs) or _are_labels(_items(outputs, settings.delimiter))
+    if not outputs or not are_labels:
         return None
     ((answer, _),) = Counter(text.strip() for text in outputs).most_common(1)
     metrics = [n for n in settings.metrics if n in METRICS and not METRICS[n].package]
     answers = [answer] * len(references)
     quality = score(metrics, answers, references, settings.delimiter)
     return Majority(answer=answer, split=split, quality=quality)
+
+
+def _items(outputs: Sequence[str], delimiter: str) -> list[str]:
+    """Return the items of outputs that are lists, as JSON or with a delimiter; none of others."""
+    items = list[str]()
+    for output in outputs:
+        try:
+            value = json.loads(output)
+        except (ValueError, RecursionError):
+            value = output.split(delimiter)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            return []
+        items += value
+    return items
 
 
 def _are_labels(outputs: Sequence[str]) -> bool:

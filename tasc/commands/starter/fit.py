@@ -5,21 +5,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tasc.commands.context import unwritten
+from tasc.commands.lengths import spread_evenly, token_lengths, with_chat_template
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.options.texts import SHARE
 from tasc.progress import Progress
-from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import LoadedTokenizer
 
 # Learning rates of adapters by the parameters of the model, and of larger ones
 _RATES = {10**8: 3e-3, 10**9: 1e-3}
 _LARGE_RATE = 2e-4
 _LARGE = 10**8  # parameters from which 4 bits save memory
-_READ = 2000  # examples whose lengths are counted
 _MICRO_BATCH = 2048  # tokens
-_MEASURED = 512  # tokens of a measured batch: more take no less time each
 _STEPS = 250  # of the optimizer: the fewest for batches of more than 8 examples
 _NEW_TOKENS = 64, 2048  # the least and the most
 _UNSEEN = 150  # assumed tokens per output if the data cannot be read
@@ -61,7 +58,7 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
     made = Fit(f"{rate:.1e}", "nf4" if quantizes else "none", _room([_UNSEEN], *_NEW_TOKENS))
     if corpus is None:
         return made
-    prompts, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
+    prompts, outputs = _lengths(corpus, tokenizer)
     lengths = prompts + outputs
     usual = max(1, int(np.quantile(lengths, 0.9)))
     effective = _batch(len(corpus.examples) * _EPOCHS)
@@ -92,7 +89,7 @@ def within(
     references. Raises InputError if the time is too short.
     """
     training, decoding = _measure(made, model, tokenizer, corpus, progress)
-    _, outputs = _lengths(_written(corpus, tokenizer), tokenizer)
+    _, outputs = _lengths(corpus, tokenizer)
     tested = float(outputs.mean()) * decoding * _BENCH  # seconds of a test example
     seconds = 3600 * hours * _SPARE
     fewest = min(_FEWEST_TESTED, made.test)
@@ -130,28 +127,12 @@ def _batch(seen: float) -> int:
 
 def chat_outputs(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> list[str]:
     """Return the outputs of chats as the tokenizer's chat template writes them, if it has one."""
-    return _applied(corpus, tokenizer).outputs
-
-
-def _written(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
-    """Return examples, spread evenly, with the prompts that a chat template writes."""
-    every = -(-len(corpus.examples) // _READ) or 1
-    return _applied(replace(corpus, examples=corpus.examples[::every]), tokenizer)
-
-
-def _applied(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> Corpus:
-    template = ChatTemplate.of(tokenizer) if tokenizer and corpus.is_chat else None
-    return template.apply(corpus) if template else unwritten(corpus)
+    return with_chat_template(corpus, tokenizer).outputs
 
 
 def _lengths(corpus: Corpus, tokenizer: LoadedTokenizer | None) -> tuple[np.ndarray, np.ndarray]:
-    """Count the tokens of prompts and outputs, with the end token."""
-    texts = corpus.prompts, corpus.outputs
-    if tokenizer is None:
-        found = [np.array([len(text.encode()) // 2 for text in column]) for column in texts]
-    else:
-        found = [np.diff(tokenizer.encode(column).offsets) for column in texts]
-    return found[0], found[1] + 1
+    """Count the tokens of prompts and of outputs, as the tokenizer's chat template writes them."""
+    return token_lengths(with_chat_template(spread_evenly(corpus), tokenizer), tokenizer)
 
 
 def _room(lengths: Sequence[int] | np.ndarray, least: int, most: int) -> int:
@@ -166,38 +147,26 @@ def _measure(
 
     Other work on the machine hardly changes them: see ``busy_clock``.
     """
-    import torch
-
-    from tasc.models.cost import busy_clock, token_seconds
+    from tasc.models.cost import token_seconds
     from tasc.models.load import Quantization, load_model, load_to_decode, training_dtype
     from tasc.models.targets.fastest import target_for
     from tasc.training.adapters import lora
     from tasc.training.adapters.options import AdapterOptions
-    from tasc.training.core.batch import collate, encode_examples
+    from tasc.training.core.batch import encode_examples
     from tasc.training.core.precision import multiplies_in_bfloat16
-    from tasc.training.objectives.language import summed_loss
+    from tasc.training.speed import training_speed
 
     progress("measure decoding", 0, 0)
     # As bench will decode
     decoding = token_seconds(target_for(load_to_decode(model, "auto", "auto", tokenizer)))
     progress("load the model to measure training", 0, 0)
-    corpus = _written(corpus, tokenizer)
+    corpus = with_chat_template(spread_evenly(corpus), tokenizer)
     examples = encode_examples(tokenizer, corpus.prompts, corpus.outputs, made.max_length)
     quantize: Quantization = made.quantize  # type: ignore[assignment]
     loaded = load_model(model, training_dtype("auto", "auto"), "auto", quantize)
     rows = np.unique(examples.tokens).tolist()
     trained = lora.attach(loaded, rows, AdapterOptions()).train()
     bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
-    clock = busy_clock(loaded.device)
-    order = np.argsort(examples.lengths)
-    usual = max(int(np.median(examples.lengths)), 1)
-    size = min(made.batch_size, -(-_MEASURED // usual))
-    typical = [order[len(order) * i // 4 :][:size] for i in (2, 1, 2, 3)]
-    seconds = []
-    for step, indices in enumerate(typical):  # the first one allocates
-        progress("measure training", step, len(typical))
-        begin = clock()
-        batch = collate(examples, indices).to(loaded.device)
-        torch.autograd.backward(summed_loss(trained, batch, bfloat16=bfloat16))
-        seconds.append((clock() - begin) / len(indices))
-    return float(np.mean(seconds[1:])), decoding
+    progress("measure training", 0, 0)
+    speed = training_speed(trained, examples, made.batch_size, bfloat16=bfloat16)
+    return speed.example, decoding

@@ -1,4 +1,4 @@
-"""Infer what the outputs of a task have in common: a list of labels, or a JSON Schema."""
+"""Infer what the outputs of a task have in common: labels, lists of them, or a JSON Schema."""
 
 import json
 from collections import Counter
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tasc.commands.starter.label_lists import DELIMITERS, WORD_DELIMITERS, label_lists
 from tasc.decoding.core.grammar import text_test
 from tasc.decoding.core.misfit import misfits
 from tasc.errors import InputError
@@ -33,15 +34,25 @@ Schema = dict[str, Any]
 class Inferred:
     """A constraint that the outputs satisfy: its option, and a file to write."""
 
-    option: str  # "choices" or "schema"
+    option: str  # "choices", "grammar" or "schema"
     file: str
     text: str
     share: float  # of held-out outputs that satisfy what the others imply
+    delimiter: str = ""  # between the labels of an output
+
+    @property
+    def is_labels(self) -> bool:
+        """Whether each output is a label, or a list of labels."""
+        if self.option != "schema":
+            return True
+        schema = json.loads(self.text)
+        return schema.get("type") == "array" and "enum" in schema.get("items", {})
 
 
-def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
+def infer(outputs: Sequence[str], name: str, seed: int, *, words: bool = False) -> Inferred | None:
     """Return the labels or the JSON Schema of the task ``name``; None if less than 99 % fit.
 
+    Lists of labels become a grammar. With ``words``, outputs were lists of words, joined by spaces.
     The share is measured on a fifth of the outputs, at most 1,000, chosen by ``seed``, with what
     the others imply. A schema is tested as in decoding, and states how json.dumps wrote the outputs
     where that is not by default. The result is inferred from all outputs.
@@ -62,15 +73,38 @@ def infer(outputs: Sequence[str], name: str, seed: int) -> Inferred | None:
                 text = json.dumps(json.loads(constraint.text), indent=2, ensure_ascii=False)
                 return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
+    texts = [outputs[i] for i in order[len(order) // 5 :]]
+    return _labels(outputs, held, texts, name) or _label_lists(outputs, held, texts, name, words)
+
+
+def _labels(
+    outputs: Sequence[str], held: Sequence[str], known: Sequence[str], name: str
+) -> Inferred | None:
+    """Return labels of which each output is one."""
     labels = sorted(set(outputs))
     if len(labels) * _REPEATS > len(outputs):
         return None
     if any(t != t.strip() or len(t.splitlines()) != 1 or len(t) > _LONGEST for t in labels):
         return None  # not lines of a file of labels
-    share = _share(held, {outputs[i] for i in order[len(order) // 5 :]}.__contains__)
+    share = _share(held, {*known}.__contains__)
     text = "\n".join(labels) + "\n"
     made = Inferred("choices", f"{name}-labels.txt", text, share)
     return made if share >= _FITS else None
+
+
+def _label_lists(
+    outputs: Sequence[str], held: Sequence[str], known: Sequence[str], name: str, words: bool
+) -> Inferred | None:
+    """Return a grammar of outputs that are lists of labels."""
+    delimiters = WORD_DELIMITERS if words else DELIMITERS
+    chosen, found = label_lists(known, delimiters), label_lists(outputs, delimiters)
+    if chosen is None or found is None or chosen.delimiter != found.delimiter:
+        return None
+    share = _share(held, chosen.fits)
+    if min(share, _share(held, found.fits)) < _FITS:
+        return None
+    delimiter = found.delimiter.strip() or found.delimiter
+    return Inferred("grammar", f"{name}-labels.lark", found.grammar, share, delimiter)
 
 
 def unfit(outputs: Sequence[str]) -> str:

@@ -19,6 +19,9 @@ BARE = "{input}\n"
 _GENERIC = "Input: {input}\nOutput: "
 _MARK = "tasc-marks-the-input"  # in the place of an input while a chat template writes
 _ERRORS = 2.0  # standard errors of a mean difference that noise seldom exceeds
+_CLEAR = 0.1  # of the loss: the least gain of examples in a prompt, which every prefill reads
+
+Pair = tuple[str, str]  # an input and its output
 
 
 class TriedPrompt(Record):
@@ -29,6 +32,8 @@ class TriedPrompt(Record):
     """Mean loss of an output with its end token under the untuned model, in nats."""
     trained_nats: float | None = None
     """The same after a few steps of training; None if the prompt was not trained with."""
+    examples: int = 0
+    """Number of training examples in the prompt."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,9 @@ class ChosenPrompt:
             )
             mark = "   (chosen)" if prompt.template == self.template else ""
             template = json.dumps(prompt.template, ensure_ascii=False)
+            if prompt.examples and not mark:
+                number = "one example" if prompt.examples == 1 else f"{prompt.examples} examples"
+                template = f"the prompt with the lowest untuned loss, after {number}"
             lines.append(visible_line(f"{prompt.nats:8.2f}{trained}   {template}{mark}"))
         return lines
 
@@ -76,6 +84,37 @@ def candidates(source: Source, tokenizer: LoadedTokenizer) -> list[str]:
         if begin and not template.startswith(begin):
             prompts.append(begin + template)
     return prompts
+
+
+def few_shot(
+    template: str, source: Source, tokenizer: LoadedTokenizer, examples: Sequence[Pair]
+) -> str | None:
+    """Return one of ``candidates`` with solved examples in front, as a template.
+
+    In a chat, examples are earlier messages; elsewhere an empty line follows each. None if the chat
+    template does not write them as they are.
+    """
+    begin = _beginning(tokenizer) or ""
+    chats = _chat(source, tokenizer)
+    for front in ("", begin):
+        rest = template[len(front) :]
+        if template.startswith(front) and rest in chats:
+            longer = _chat(source, tokenizer, examples)
+            return front + longer[0] if longer else None
+    front = begin if begin and template.startswith(begin) else ""
+    rest = template[len(front) :]
+    inputs, outputs = [text for text, _ in examples], [output for _, output in examples]
+    solved = zip(written(rest, inputs), outputs, strict=True)
+    return front + "".join(_escaped(f"{prompt}{output}\n\n") for prompt, output in solved) + rest
+
+
+def is_clear(losses: np.ndarray, others: np.ndarray) -> bool:
+    """Return whether ``losses`` (N,) are clearly below ``others`` (N,) of the same outputs.
+
+    The mean of the differences exceeds two standard errors and a tenth of the other mean.
+    """
+    gains = others - losses
+    return _exceeds(gains) and bool(gains.mean() >= _CLEAR * others.mean())
 
 
 def best(losses: Mapping[str, np.ndarray]) -> str:
@@ -110,18 +149,24 @@ def _beginning(tokenizer: LoadedTokenizer) -> str | None:
     return _escaped(token)
 
 
-def _chat(source: Source, tokenizer: LoadedTokenizer) -> list[str]:
+def _chat(source: Source, tokenizer: LoadedTokenizer, examples: Sequence[Pair] = ()) -> list[str]:
     """Return the chat template's prompt for an instruction and an input, as a template.
 
-    Empty if the tokenizer has no chat template, or it does not write the input once as it is.
+    ``examples`` are earlier messages. Empty if the tokenizer has no chat template, or it does not
+    write the texts as they are, and the input once.
     """
-    message = {"role": "user", "content": f"{_instruction(source)}\n{_MARK}"}
+    messages = []
+    for text, output in [*examples, (_MARK, "text")]:
+        messages.append({"role": "user", "content": f"{_instruction(source)}\n{text}"})
+        messages.append({"role": "assistant", "content": output})
     try:
         template = ChatTemplate.of(tokenizer)
         if template is None:
             return []
-        prompt, _ = template.write(Turn((message,), {"role": "assistant", "content": "text"}))
+        prompt, _ = template.write(Turn(tuple(messages[:-1]), messages[-1]))
     except InputError:  # chats are not this task's data: other prompts remain
+        return []
+    if examples and not all(message["content"] in prompt for message in messages[:-1]):
         return []
     before, *after = prompt.split(_MARK)
     return [f"{_escaped(before)}{{input}}{_escaped(after[0])}"] if len(after) == 1 else []
@@ -150,9 +195,15 @@ def _escaped(text: str) -> str:
 
 
 def with_figures(
-    chosen: str, losses: Mapping[str, np.ndarray], trained: Mapping[str, np.ndarray]
+    chosen: str,
+    losses: Mapping[str, np.ndarray],
+    trained: Mapping[str, np.ndarray],
+    examples: Mapping[str, int] | None = None,
 ) -> ChosenPrompt:
-    """Return the chosen template with the mean losses of all, the lowest first."""
+    """Return the chosen template with the mean losses of all, the lowest first.
+
+    ``examples`` has the number of examples of the templates with some.
+    """
     tried = [
         TriedPrompt(
             template=template,
@@ -160,11 +211,13 @@ def with_figures(
             trained_nats=(
                 round(float(trained[template].mean()), 3) if template in trained else None
             ),
+            examples=(examples or {}).get(template, 0),
         )
         for template, values in losses.items()
     ]
     tried.sort(
         key=lambda one: (
+            one.examples > 0 and one.trained_nats is None,
             one.trained_nats is None,
             one.nats if one.trained_nats is None else one.trained_nats,
         )

@@ -1,19 +1,31 @@
 """Trying prompts with a model: the loss of held-out outputs after each, untuned and trained."""
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tasc.commands.starter.data import OwnData
 from tasc.commands.starter.fit import fit
 from tasc.commands.starter.holdout import by_hash
-from tasc.commands.starter.prompts import ChosenPrompt, best, candidates, labelled, with_figures
+from tasc.commands.starter.model import parameters_of
+from tasc.commands.starter.options import InitOptions
+from tasc.commands.starter.prompts import (
+    ChosenPrompt,
+    best,
+    candidates,
+    few_shot,
+    is_clear,
+    labelled,
+    with_figures,
+)
 from tasc.commands.starter.prompts import written as prompts_of
 from tasc.data.source import Source
 from tasc.progress import Progress
-from tasc.tokenizer.loaded import LoadedTokenizer
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +42,8 @@ _TOKENS = 24_000  # of all forwards of untuned models: long examples are measure
 _LONGEST = 1024  # tokens of an example
 _SPACE = 128  # of them: the most that a prompt may add to its input
 _TRAINED = 3  # prompts that are trained with
+_EXAMPLES = (1, 3)  # in prompts, from those to train on
+_EXAMPLE_TOKENS = 384  # of all examples in a prompt
 _BATCH, _PASSES = 8, 2  # examples per step, and passes over the examples
 _SECONDS = 120.0  # the most of a short training
 _MICRO_BATCH = 512  # tokens of a forward
@@ -47,6 +61,29 @@ class Trial:
     seed: int
 
 
+def prompt_for(options: InitOptions, data: OwnData, progress: Progress) -> ChosenPrompt | None:
+    """Choose a prompt; None for chats, and for a template that was given or that the data imply.
+
+    A model that is not on this machine, or without weights, cannot try prompts.
+    """
+    source = data.source
+    if source.chat or source.names("template"):
+        return None
+    parameters = parameters_of(options.model)
+    if options.model is None or data.corpus is None or parameters == math.inf:
+        return ChosenPrompt(labelled(source))
+    return choose(
+        options.model,
+        parameters,
+        load_tokenizer(options.model),
+        source,
+        data.training_pairs(),
+        options.hours,
+        options.seed,
+        progress,
+    )
+
+
 def choose(
     model: str,
     parameters: float,
@@ -60,35 +97,68 @@ def choose(
     """Choose the prompt after which the outputs of ``pairs`` (input, output) are most probable.
 
     With enough ``hours``, the model is also trained on a few examples with each of the best
-    prompts, and those losses decide. Models and examples that are too large are not tried, and the
-    columns' names label the input.
+    prompts, and those losses decide. The best prompt is also tried with examples in it. As the
+    recipe trains, such a prompt is chosen only if it is clearly better after training, too. Models
+    and examples that are too large are not tried, and the columns' names label the input.
     """
     import torch
 
     most = LARGEST_GPU if torch.cuda.is_available() else LARGEST_CPU
     templates = candidates(source, tokenizer)
-    held, learnt = divided(pairs, tokenizer, len(templates), seed)
+    weight = len(templates) + 2 * len(_EXAMPLES)  # prompts with examples are longer
+    held, learnt = divided(pairs, tokenizer, weight, seed)
     if parameters > most or len(held) < _FEWEST:
         return ChosenPrompt(labelled(source))
+    shown, learnt = learnt[: max(_EXAMPLES)], learnt[max(_EXAMPLES) :]
     trial = Trial(model, parameters, tokenizer, held, learnt, seed)
     trains = hours is not None and hours >= FEWEST_HOURS and len(learnt) >= _BATCH
-    total = len(templates) + (_TRAINED if trains else 0)
+    total = len(templates) + len(_EXAMPLES) + (_TRAINED if trains else 0)
     losses = dict[str, np.ndarray]()
     loaded = _loaded(trial)
     for done, template in enumerate(templates):
         progress("try prompts", done, total)
         losses[template] = _measured(loaded, trial, template)
+    longer = _with_examples(min(losses, key=_mean_in(losses)), source, tokenizer, shown)
+    with_examples = dict[str, np.ndarray]()
+    for done, template in enumerate(longer, start=len(templates)):
+        progress("try prompts", done, total)
+        with_examples[template] = _measured(loaded, trial, template)
     del loaded
     trained = dict[str, np.ndarray]()
     if trains:
-        order = sorted(losses, key=lambda template: float(losses[template].mean()))[:_TRAINED]
+        contenders = sorted(with_examples, key=_mean_in(with_examples))[:1]
+        order = sorted(losses, key=_mean_in(losses))[: _TRAINED - len(contenders)] + contenders
         steps: int | None = None
-        for done, template in enumerate(order, start=len(templates)):
+        for done, template in enumerate(order, start=total - _TRAINED):
             progress("try prompts", done, total)
             trained[template], steps = _trained(trial, template, steps)
-        trained = {template: trained[template] for template in losses if template in trained}
     progress("try prompts", total, total)
-    return with_figures(best(trained or losses), losses, trained)
+    plain = {template: trained[template] for template in losses if template in trained}
+    chosen = best(plain or losses)
+    for template in trained.keys() & longer.keys():
+        if is_clear(trained[template], trained[chosen]):
+            chosen = template
+    return with_figures(chosen, losses | with_examples, trained, longer)
+
+
+def _mean_in(losses: Mapping[str, np.ndarray]) -> Callable[[str], float]:
+    return lambda template: float(losses[template].mean())
+
+
+def _with_examples(
+    template: str, source: Source, tokenizer: LoadedTokenizer, pairs: Sequence[tuple[str, str]]
+) -> dict[str, int]:
+    """Return a prompt with one and with more of ``pairs``, if they are short, and their number."""
+    found = dict[str, int]()
+    for count in _EXAMPLES:
+        examples = pairs[:count]
+        texts = [text for pair in examples for text in pair]
+        if len(examples) < count or len(tokenizer.encode(texts).tokens) > _EXAMPLE_TOKENS:
+            break
+        longer = few_shot(template, source, tokenizer, examples)
+        if longer is not None:
+            found[longer] = count
+    return found
 
 
 def divided(

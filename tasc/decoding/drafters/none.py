@@ -24,6 +24,7 @@ class ChoicesOptions:
     """The options of ``choices``."""
 
     prune: bool = True  # score only labels that can still win, in several small forwards
+    calibrate: bool = False  # correct each label's probability by training rows; scores all labels
 
 
 def choices(resources: Resources, options: ChoicesOptions) -> Factory:  # noqa: ARG001

@@ -1,0 +1,440 @@
+"""Estimates of the time and the peak memory of a recipe's steps on this machine.
+
+Training steps and forwards of each model are measured for seconds, in processor time; numbers of
+examples and tokens are counted. A model that is not on this machine is not estimated.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tasc.analysis.options import AnalyzeOptions
+from tasc.benchmark.options import BenchOptions
+from tasc.benchmark.results.analysis import AnalysisResults
+from tasc.commands.context import using_threads
+from tasc.commands.lengths import spread_evenly, token_lengths, with_chat_template
+from tasc.commands.plan import Plan
+from tasc.data.corpus import Corpus, load
+from tasc.decoding.drafters import parse
+from tasc.decoding.drafters.ngram.options import IndexOptions
+from tasc.errors import TascError
+from tasc.files.packaged import is_here
+from tasc.files.scratch import scratch
+from tasc.options.command import StepOptions
+from tasc.options.references import resolve_model
+from tasc.options.texts import MAIN, Texts, read_texts
+from tasc.progress import Progress, silent
+from tasc.report.record import Record
+from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.training.options import BaseOptions, FinetuneOptions
+from tasc.vocab.search.options import AugmentOptions
+
+if TYPE_CHECKING:
+    from tasc.training.core.batch import Examples
+    from tasc.training.speed import TrainingSpeed
+
+_RUNTIME = 500 * 2**20  # bytes of Python and its libraries
+_LARGEST = 10**9  # parameters of models that are measured on a CPU
+_LARGEST_NEW = 10**8  # of those that a recipe trains from scratch
+_TREE = 13  # tokens of a forward with a draft
+_COMMITTED = 2.0  # assumed tokens per step with drafts, without an analysis
+_FORWARD = 0.4  # of a training step: the forward alone
+_CHECKED = 10  # outputs that a bench decodes again per model, to compare them
+_MEASURING = 5.0  # seconds in which a bench measures T(k) of a model
+_STARTING = 5.0  # seconds of importing libraries and writing the adapter
+_TEXT_SECONDS, _PER_MEGABYTE = 2.0, 1.0  # of steps that read texts alone
+_PACKED = 1.25  # memory of a model to decode with over its weights
+_TRANSIENT = 1.15  # memory at its peak over what a step holds
+
+
+class StepEstimate(Record):
+    """The estimated cost of a step on this machine, without other work on it."""
+
+    seconds: float | None
+    """None if the step was not estimated."""
+    memory: int | None
+    """Peak bytes of the process, on a GPU including those of the device; None if not estimated."""
+    basis: str
+    """What was measured and assumed, or why the step was not estimated."""
+
+
+class _NotEstimated(Exception):
+    """Why a step has no estimate."""
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    """The cost of a model's forwards, in seconds by ``busy_clock``."""
+
+    load: float
+    token: float  # over one token
+    tree: float  # over ``_TREE`` tokens
+    prompt_token: float  # per token of a prompt
+    memory: int  # bytes of the weights
+
+
+@dataclass(frozen=True)
+class _Training:
+    """The cost of a model's training steps, and the seconds of loading it."""
+
+    load: float
+    speed: "TrainingSpeed"
+
+
+@dataclass(frozen=True)
+class _Lengths:
+    """The tokens of a step's examples."""
+
+    prompts: np.ndarray  # (N,) of examples, perhaps a sample
+    outputs: np.ndarray  # (N,) with end tokens
+    count: int  # of all examples
+
+    def capped(self, longest: int) -> np.ndarray:
+        """Return the tokens (N,) of examples that are cut to ``longest``."""
+        tokens: np.ndarray = np.minimum(self.prompts + self.outputs, longest)
+        return tokens
+
+
+@dataclass(frozen=True)
+class MadeAnalysis:
+    """An analysis of a recipe that could be made before it runs, and its processor time."""
+
+    results: AnalysisResults
+    seconds: float
+
+
+def estimate_steps(
+    plan: Plan, analyses: Mapping[str, MadeAnalysis], progress: Progress = silent
+) -> dict[str, StepEstimate]:
+    """Estimate the steps of ``plan`` by name; ``analyses`` are those that could be made."""
+    with scratch() as folder:
+        estimator = _Estimator(plan, folder, analyses, progress)
+        return {name: estimator.of(name) for name in plan.steps}
+
+
+@dataclass
+class _Estimator:
+    """Estimates the steps of a plan, and measures each of its models once.
+
+    Models that the recipe trains from scratch are replaced by new ones of the same shape in
+    ``folder``.
+    """
+
+    plan: Plan
+    folder: Path
+    analyses: Mapping[str, MadeAnalysis]
+    progress: Progress
+    _read: dict[tuple[str, str], Texts] = field(default_factory=dict)
+    _trained_tokens: dict[str, float] = field(default_factory=dict)  # by step
+    _trainings: dict[tuple[object, ...], _Training] = field(default_factory=dict)
+    _decodings: dict[tuple[object, ...], _Decoding] = field(default_factory=dict)
+
+    def of(self, name: str) -> StepEstimate:
+        """Estimate one step; the steps that it needs must have been estimated before."""
+        step = self.plan.steps[name]
+        try:
+            with using_threads(step):
+                return self._estimate(name, step)
+        except (_NotEstimated, TascError) as reason:
+            return StepEstimate(seconds=None, memory=None, basis=f"not estimated: {reason}")
+
+    def _estimate(self, name: str, step: StepOptions) -> StepEstimate:
+        match step:
+            case AnalyzeOptions() if name in self.analyses:
+                return _estimate(self.analyses[name].seconds, _RUNTIME, "as the analysis made now")
+            case AnalyzeOptions(model=None) | AugmentOptions() | IndexOptions():
+                return self._of_texts(step)
+            case BaseOptions():
+                return self._of_base(name, step)
+            case FinetuneOptions():
+                return self._of_training(name, step)
+            case BenchOptions():
+                return self._of_bench(step)
+        raise _NotEstimated(f"steps of tasc {step.command}")
+
+    def _of_texts(self, step: StepOptions) -> StepEstimate:
+        if step.data is None:
+            raise _NotEstimated(f"steps of tasc {step.command} without data")
+        size = Path(step.data.path).stat().st_size if Path(step.data.path).is_file() else None
+        if size is None:
+            corpus = load(step.data.source(), step.split, limit=step.limit, seed=step.seed)
+            size = sum(len(text) for column in (corpus.prompts, corpus.outputs) for text in column)
+        seconds = _TEXT_SECONDS + _PER_MEGABYTE * size / 1e6
+        return _estimate(seconds, _RUNTIME, "a rough estimate, by the size of the texts")
+
+    def _of_base(self, name: str, step: BaseOptions) -> StepEstimate:
+        model = self._model(name)
+        tokens = self._lengths(step, MAIN, model).capped(step.positions)
+        held_out = self._lengths(step, "validation", model)
+        read = self._training(name, step)
+        total = float(tokens.mean()) * self._lengths(step, MAIN, model).count
+        steps = step.schedule().steps(math.ceil(total / step.block))
+        trained = step.epochs * total * read.speed.token + steps * read.speed.update
+        limit = 60 * step.minutes if step.minutes else math.inf
+        validated = self._validation(held_out, min(1, limit / trained), read)
+        basis = f"measured training steps of a new model of this shape, {steps:,} in all"
+        if trained + validated > limit:
+            basis = f"minutes: {step.minutes:g}"
+        seconds = read.load + min(trained + validated, limit)
+        memory = _RUNTIME + _training_memory(read.speed, step.block * step.batch_blocks, best=False)
+        return _estimate(seconds, memory, basis)
+
+    def _of_training(self, name: str, step: FinetuneOptions) -> StepEstimate:
+        if step.draft_head or step.processes > 1:
+            what = "draft heads" if step.draft_head else "training in several processes"
+            raise _NotEstimated(what)
+        model, read = self._model(step.model), self._training(step.model, step)
+        lengths = self._lengths(step, MAIN, model)
+        shorter = self._step_ratio(step.augmented)
+        tokens = np.minimum(lengths.prompts + lengths.outputs / shorter, step.max_length)
+        epoch = float(tokens.mean()) * lengths.count
+        wanted: float | None = step.tokens
+        if step.tokens_of in self._trained_tokens:
+            wanted = self._trained_tokens[step.tokens_of]
+        elif step.tokens_of:
+            raise _NotEstimated(f"the number of tokens of {step.tokens_of} is not known")
+        epochs = step.epochs if wanted is None else wanted / epoch
+        self._trained_tokens[name] = epochs * epoch
+        steps = max(1, round(step.schedule().epoch_steps(lengths.count) * epochs))
+        seconds = epochs * epoch * read.speed.token + steps * read.speed.update
+        seconds += self._validation(self._lengths(step, "validation", model), epochs, read)
+        seconds += _STARTING + read.load * (3 if step.merge else 1)  # merging loads and saves
+        widest = int(np.sort(tokens)[-step.batch_size :].max()) * step.batch_size
+        best = step.patience is not None
+        memory = _RUNTIME + _training_memory(read.speed, widest, best=best)
+        if step.merge:
+            memory = max(memory, _RUNTIME + 2 * read.speed.weights + read.speed.trained)
+        basis = (
+            f"measured training steps of {self._described(model)}: {read.speed.example:.2g} s per "
+            f"example, {epochs:.3g} epochs of {lengths.count:,} examples"
+        )
+        return _estimate(seconds, memory, basis)
+
+    def _of_bench(self, step: BenchOptions) -> StepEstimate:
+        if step.executor != "local" or step.batch_size > 1 or step.judge_endpoint:
+            raise _NotEstimated("benches in batches, with an executor or with a judge")
+        decode, other, memory = 0.0, 0.0, _RUNTIME
+        for text in step.models:
+            reference = resolve_model(text)[1]
+            model = self._model(reference)
+            lengths = self._lengths(step, MAIN, model)
+            read = self._decoding(reference, step)
+            shorter = self._step_ratio(self._augmented(reference))
+            tokens = min(float(lengths.outputs.mean()) / shorter, step.max_new_tokens)
+            prefill = float(lengths.prompts.mean()) * read.prompt_token
+            count = lengths.count * step.repeats + min(step.warmup, lengths.count)
+            for label in step.methods:
+                method = parse(label)
+                if method.chooses:
+                    each = prefill + read.tree
+                elif method.name == "ar":
+                    each = prefill + tokens * read.token
+                else:
+                    each = prefill + tokens / self._committed() * read.tree
+                decode += count * each
+            other += read.load + _MEASURING + _CHECKED * (prefill + tokens * read.token)
+            memory += read.memory
+        if step.minutes:
+            decode = min(decode, 60 * step.minutes)
+        basis = (
+            "measured forwards of the models, for outputs as long as the references; "
+            f"{self._committed():.3g} tokens per step with drafts"
+        )
+        return _estimate(decode + other, round(_TRANSIENT * memory), basis)
+
+    def _validation(self, held_out: _Lengths, epochs: float, read: _Training) -> float:
+        """Return the seconds of evaluations after each epoch."""
+        if not held_out.count:
+            return 0.0
+        tokens = float((held_out.prompts + held_out.outputs).mean()) * held_out.count
+        return math.ceil(epochs) * tokens * _FORWARD * read.speed.token
+
+    def _committed(self) -> float:
+        """Return the tokens per step with drafts, as an analysis simulated them or as assumed."""
+        for made in self.analyses.values():
+            if made.results.drafting:
+                return made.results.drafting.best.tokens_per_step
+        return _COMMITTED
+
+    def _step_ratio(self, augmented: str | None) -> float:
+        """Return by which factor new tokens shorten outputs, as an analysis predicts it."""
+        step = self.plan.steps.get(augmented or "")
+        if not isinstance(step, AugmentOptions):
+            return 1.0
+        for made in self.analyses.values():
+            size, tokens = made.results.recommended_size, made.results.tokens
+            if step.wanted == "auto" and size and size.budget and tokens:
+                steps = size.held_out_steps or size.train_steps
+                return max(1.0, (tokens.output.tokens_per_sample + 1) / steps)
+        return 1.0
+
+    def _described(self, model: str) -> str:
+        return "a new model of this shape" if Path(model).parent == self.folder else model
+
+    def _augmented(self, reference: str) -> str | None:
+        step = self.plan.steps.get(reference)
+        return step.augmented if isinstance(step, FinetuneOptions) else None
+
+    def _model(self, reference: str) -> str:
+        """Return the local path of the model from which a step's model comes.
+
+        Raises _NotEstimated if it is not on this machine, or too large to be measured.
+        """
+        step = self.plan.steps.get(reference)
+        if isinstance(step, FinetuneOptions):
+            return self._model(step.model)
+        if isinstance(step, BaseOptions):
+            return self._new_model(reference, step)
+        path = resolve_model(reference)[1]
+        if not is_here(path):
+            raise _NotEstimated("the model is not here yet")
+        return path
+
+    def _new_model(self, name: str, step: BaseOptions) -> str:
+        """Return a folder with a new model of a step's shape, and a tokenizer of its examples."""
+        folder = self.folder / name
+        if folder.exists():
+            return str(folder)
+        from tasc.training.base import PRESETS, build, new_tokenizer
+        from tasc.training.folder import save_model
+
+        preset = PRESETS[step.preset]
+        rows = max(step.vocabulary or preset.vocabulary, preset.rows)
+        if preset.layers * 12 * preset.hidden**2 + rows * preset.hidden > _LARGEST_NEW:
+            raise _NotEstimated(f"a model of the preset {step.preset} is too large to try")
+        self.progress("train a tokenizer to estimate", 0, 0)
+        tokenizer = new_tokenizer(spread_evenly(self._texts(step).corpus), step)
+        rows = max(rows, len(tokenizer.vocabulary()))
+        model = build(preset, rows, step.positions, step.seed, end=tokenizer.eos_id)
+        save_model(model, tokenizer, folder)
+        return str(folder)
+
+    def _texts(self, step: StepOptions) -> Texts:
+        """Read the splits of a step, once for all steps that read the same."""
+        splits = {"source", "split", "limit", "seed", *step.spec.other_splits}
+        key = step.command, step.model_dump_json(include=splits)
+        if key not in self._read:
+            self._read[key] = read_texts(step)
+        return self._read[key]
+
+    def _lengths(self, step: StepOptions, split: str, model: str) -> _Lengths:
+        """Count tokens of the examples of ``split``, MAIN or a field; none if it does not exist."""
+        corpus = self._texts(step).corpora.get(split)
+        if corpus is None or not corpus.examples:
+            return _Lengths(np.zeros(0), np.zeros(0), 0)
+        tokenizer = load_tokenizer(model)
+        some = with_chat_template(spread_evenly(corpus), tokenizer)
+        return _Lengths(*token_lengths(some, tokenizer), len(corpus.examples))
+
+    def _training(self, reference: str, step: BaseOptions | FinetuneOptions) -> _Training:
+        """Measure a few training steps of a model, as ``step`` trains it."""
+        model = self._model(reference)
+        kind: tuple[object, ...] = ()
+        if isinstance(step, FinetuneOptions):
+            longest, size = step.max_length, step.batch_size
+            kind = step.adapter, step.quantization, step.rank, step.trained_rows
+        else:
+            longest, size = step.positions, _LARGEST  # packed examples fill any batch
+        key = (model, step.threads, kind, step.source, step.split, longest, size)
+        if key not in self._trainings:
+            self.progress("measure training", 0, 0)
+            tokenizer = load_tokenizer(model)
+            some = with_chat_template(spread_evenly(self._texts(step).corpus), tokenizer)
+            self._trainings[key] = _measure_training(model, tokenizer, some, step, longest, size)
+        return self._trainings[key]
+
+    def _decoding(self, reference: str, step: BenchOptions) -> _Decoding:
+        """Measure forwards of a model, as ``step`` decodes."""
+        model = self._model(reference)
+        key = (model, step.threads, step.dtype, step.device)
+        if key not in self._decodings:
+            self.progress("measure decoding", 0, 0)
+            prompt = int(self._lengths(step, MAIN, model).prompts.mean())
+            self._decodings[key] = _measure_decoding(model, step, max(prompt, 1))
+        return self._decodings[key]
+
+
+def _estimate(seconds: float, memory: float, basis: str) -> StepEstimate:
+    return StepEstimate(seconds=seconds, memory=round(memory), basis=basis)
+
+
+def _training_memory(speed: "TrainingSpeed", tokens: int, *, best: bool) -> float:
+    """Return bytes: weights, gradients, both moments of Adam, kept weights, and activations."""
+    optimizer = (4 if best else 3) * speed.trained
+    return _TRANSIENT * (speed.weights + optimizer + tokens * speed.kept)
+
+
+def _parameters(model: str) -> int:
+    """Count a model's parameters. Raises _NotEstimated if they are too many for a CPU."""
+    import torch
+
+    from tasc.models.folder.fetch import local_folder
+    from tasc.models.folder.files import elements, tensor_shapes, weight_files
+
+    folder = local_folder(model)
+    parameters = elements(tensor_shapes(weight_files(folder), f"model {folder}"))
+    if parameters > _LARGEST and not torch.cuda.is_available():
+        raise _NotEstimated(f"a model of {parameters / 1e9:.2g} B parameters is too large to try")
+    return parameters
+
+
+def _measure_training(
+    model: str,
+    tokenizer: LoadedTokenizer,
+    corpus: Corpus,
+    step: BaseOptions | FinetuneOptions,
+    longest: int,
+    batch_size: int,
+) -> _Training:
+    from tasc.models.load import load_model, training_dtype
+    from tasc.training.adapters import lora
+    from tasc.training.core.batch import encode_examples
+    from tasc.training.core.precision import multiplies_in_bfloat16
+    from tasc.training.speed import training_speed
+
+    _parameters(model)  # raises if they are too many
+    adapts = step if isinstance(step, FinetuneOptions) else None
+    learn_prompts = adapts is None
+    examples: Examples = encode_examples(
+        tokenizer, corpus.prompts, corpus.outputs, longest, learn_prompts=learn_prompts
+    )
+    begin = time.thread_time()
+    dtype = training_dtype(adapts.dtype if adapts else "float32", step.device)
+    loaded = load_model(model, dtype, step.device, adapts.quantization if adapts else "none")
+    load = time.thread_time() - begin
+    bf16 = adapts is not None and adapts.bf16
+    bfloat16 = multiplies_in_bfloat16(loaded.device, adapts.dtype if adapts else "auto", bf16=bf16)
+    trained = loaded
+    if adapts is None or adapts.adapter == "none":
+        trained.float().requires_grad_(True)
+    else:
+        used = adapts.trained_rows != "new"
+        rows = np.unique(examples.tokens).tolist() if used else []
+        trained = lora.attach(loaded, rows, adapts)
+    speed = training_speed(trained.train(), examples, batch_size, bfloat16=bfloat16)
+    return _Training(load, speed)
+
+
+def _measure_decoding(model: str, step: BenchOptions, prompt: int) -> _Decoding:
+    from tasc.models.cost import prefill_seconds, token_seconds
+    from tasc.models.load import load_to_decode
+    from tasc.models.targets.fastest import target_for
+
+    parameters = _parameters(model)
+    begin = time.thread_time()
+    loaded = load_to_decode(model, step.dtype, step.device, load_tokenizer(model))
+    load = time.thread_time() - begin
+    target = target_for(loaded)
+    return _Decoding(
+        load=load,
+        token=token_seconds(target),
+        tree=token_seconds(target, _TREE),
+        prompt_token=prefill_seconds(target, prompt) / prompt,
+        # Packed weights are no tensors; a tied LM head is packed beside the embedding.
+        memory=round(_PACKED * parameters * (1 if step.dtype == "int8" else loaded.dtype.itemsize)),
+    )

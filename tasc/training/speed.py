@@ -1,0 +1,84 @@
+"""Measures how long a training step takes on this machine, and what it keeps in memory."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from tasc.models.cost import busy_clock
+from tasc.training.core.batch import Examples, collate
+from tasc.training.objectives.language import summed_loss
+
+_MEASURED = 512  # tokens of a measured batch: more take no less time each
+_QUARTERS = (2, 1, 2, 3)  # of the examples by length; the first one allocates
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """The cost of training a model: seconds by ``busy_clock``, and bytes."""
+
+    example: float  # seconds of forward and backward, per example of usual length
+    token: float  # the same per token, prompts included
+    update: float  # seconds of an optimizer step
+    weights: int  # bytes of all parameters
+    trained: int  # bytes of the trained ones
+    kept: float  # bytes that a forward keeps for the backward pass, per token
+
+
+def training_speed(
+    model: torch.nn.Module, examples: Examples, batch_size: int, *, bfloat16: bool
+) -> TrainingSpeed:
+    """Time training steps of ``model`` on batches of usual length; its weights do not change.
+
+    Parameters with ``requires_grad`` are trained. Batches have at most ``_MEASURED`` tokens.
+    """
+    parameters = list(model.parameters())
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    device = parameters[0].device
+    clock = busy_clock(device)
+    order = np.argsort(examples.lengths)
+    usual = max(int(np.median(examples.lengths)), 1)
+    size = min(batch_size, -(-_MEASURED // usual))
+    by_example, by_token, kept = list[float](), list[float](), 0.0
+    for quarter in _QUARTERS:
+        indices = order[len(order) * quarter // 4 :][:size]
+        tokens = int(examples.lengths[indices].sum())
+        begin = clock()
+        batch = collate(examples, indices).to(device)
+        storages = dict[int, int]()
+        with _recording(storages):
+            loss = summed_loss(model, batch, bfloat16=bfloat16)
+        torch.autograd.backward(loss)
+        seconds = clock() - begin
+        by_example.append(seconds / len(indices))
+        by_token.append(seconds / tokens)
+        own = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        kept = sum(count for at, count in storages.items() if at not in own) / tokens
+    optimizer = torch.optim.AdamW([{"params": trained, "lr": 0.0}], weight_decay=0.0, fused=True)
+    optimizer.step()  # allocates
+    begin = clock()
+    optimizer.step()
+    update = clock() - begin
+    optimizer.zero_grad()
+    return TrainingSpeed(
+        example=float(np.mean(by_example[1:])),
+        token=float(np.mean(by_token[1:])),
+        update=update,
+        weights=sum(parameter.nbytes for parameter in parameters),
+        trained=sum(parameter.nbytes for parameter in trained),
+        kept=kept,
+    )
+
+
+def _recording(storages: dict[int, int]) -> AbstractContextManager[None]:
+    """Record the bytes of each storage that autograd keeps in the block, by its address."""
+
+    def record(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    return saved_tensors_hooks(record, lambda tensor: tensor)

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import tasc
 from benchmarks.layout import layout
 from docs import hooks
-from docs.generate import pages, results
+from docs.generate import commands, pages, results
 from tasc.benchmark.metrics import METRICS
 from tasc.commands.plan import RunOptions, read
 from tasc.commands.registry import STEPS, step_options
@@ -32,7 +32,6 @@ from tests.recipes import ROWS, write
 from tests.trees import ROOT
 
 DOCS = ROOT / "docs"
-ARCHIVE = "lab/diary.md"  # stays as it was written
 PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 
 
@@ -148,8 +147,11 @@ def test_every_command_has_a_page_of_the_guide_and_its_options(site):
         return below.partition("\n## ")[0]
 
     for name, command in COMMANDS.items():
-        assert f"options.md#tasc-{name}" in site[f"guide/tasc-{name}.md"]
-        assert f"tasc-{name}.md" in site["guide/index.md"]
+        page = commands.page(name)
+        path, _, anchor = page.partition("#")
+        assert f"options.md#tasc-{name}" in site[f"guide/{path}"]
+        assert not anchor or f"\n## tasc {name}\n" in site[f"guide/{path}"]
+        assert f"]({page})" in site["guide/index.md"]
         listed = section(f"tasc {name}") + section("Shared options")
         for flag in command.params:
             shown = flag.opts[0] if flag.param_type_name == "option" else flag.name.upper()
@@ -170,15 +172,18 @@ def test_every_method_metric_verifier_and_recipe_has_its_entry(site):
         assert f"| `{name}` |" in site["reference/recipes.md"]
 
 
-def shown(fence: str) -> list[str]:
-    """Return the code blocks that match ``fence`` in all pages and in the README."""
-    texts = [*PAGES.values(), (ROOT / "README.md").read_text()]
-    return [block for text in texts for block in re.findall(fence, text, re.DOTALL | re.MULTILINE)]
+TEXTS = [*PAGES.values(), (ROOT / "README.md").read_text()]
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code blocks of a language, or without one, in all pages and in the README."""
+    fenced = re.compile(r"^```(.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    return [code for text in TEXTS for kind, code in fenced.findall(text) if kind == language]
 
 
 def test_a_command_on_a_page_has_only_existing_options():
-    lines = [line for block in shown(r"^```\n(.*?)^```$") for line in block.splitlines()]
-    lines += shown(r"`(tasc [a-z]+ --[^`\n]*)`")
+    lines = [line for block in blocks("") for line in block.splitlines()]
+    lines += [line for text in TEXTS for line in re.findall(r"`(tasc [a-z]+ --[^`\n]*)`", text)]
     checked = set()
     for line in (line for line in lines if line.startswith("tasc ")):
         name, *words = shlex.split(line.partition("#")[0])[1:]
@@ -195,9 +200,9 @@ def test_a_command_on_a_page_has_only_existing_options():
 def test_a_recipe_or_a_task_file_on_a_page_is_valid(tmp_path):
     for split in ("train", "validation", "test"):
         write(tmp_path / "my-task" / f"{split}.jsonl", ROWS)
-    blocks = shown(r"^```yaml\n(.*?)^```$")
-    assert blocks
-    for number, block in enumerate(blocks):
+    files = blocks("yaml")
+    assert files
+    for number, block in enumerate(files):
         path = tmp_path / f"{number}.yaml"
         path.write_text(block)
         if "steps" in yaml.safe_load(block):
@@ -206,7 +211,7 @@ def test_a_recipe_or_a_task_file_on_a_page_is_valid(tmp_path):
             assert read_task(path, {}).path
 
 
-def test_every_page_but_the_archived_diary_is_in_the_menu(site):
+def test_every_page_is_in_the_menu(site):
     def leaves(entry):
         if isinstance(entry, str):
             return {entry}
@@ -214,13 +219,11 @@ def test_every_page_but_the_archived_diary_is_in_the_menu(site):
         return set().union(*map(leaves, parts))
 
     menu = re.search(r"^nav:.*", (ROOT / "mkdocs.yml").read_text(), re.DOTALL | re.MULTILINE)
-    assert leaves(yaml.safe_load(menu[0])["nav"]) == site.keys() - {ARCHIVE}
+    assert leaves(yaml.safe_load(menu[0])["nav"]) == site.keys()
 
 
 def test_the_description_of_a_field_takes_precedence_over_the_help_of_its_flag():
     from pydantic import Field, create_model
-
-    from docs.generate import commands
 
     kind = create_model("K", workers=(int, Field(2, ge=1, le=8, description="How many at once.")))
     flag = next(p for p in COMMANDS["analyze"].params if p.name == "workers")
@@ -326,9 +329,8 @@ def test_a_block_that_does_not_end_is_an_error(page):
 
 
 def test_every_result_file_is_read_by_a_page(site):
-    linked = {
-        name for text in site.values() for name in re.findall(r"results/([\w.-]+\.json)", text)
-    }
+    texts = [*site.values(), (ROOT / "benchmarks" / "diary.md").read_text()]
+    linked = {name for text in texts for name in re.findall(r"results/([\w.-]+\.json)", text)}
     assert {path.name for path in results.FOLDER.glob("*.json")} <= linked
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,13 +18,25 @@ from tasc.commands.steps import find, names
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 
 
+GUIDE = Path(__file__).parents[1] / "guide"
+SHARED_PAGES = {"load": "tasc-serve.md"}  # else other-commands.md, if a command has no page
+
+
+def page(name: str) -> str:
+    """Return where the guide describes a command: a page of its own, or a heading of another."""
+    own = f"tasc-{name}.md"
+    if (GUIDE / own).is_file():
+        return own
+    return f"{SHARED_PAGES.get(name, 'other-commands.md')}#tasc-{name}"
+
+
 def overview(_block: str) -> str:
-    """Return a table of all commands; each has a page of the guide."""
+    """Return a table of all commands, with links to the guide."""
     return markdown.table(
         ["command", "what it does"],
         [
             [
-                f"[`tasc {name}`](root:docs/guide/tasc-{name}.md)",
+                f"[`tasc {name}`](root:docs/guide/{page(name)})",
                 (command.help or "").partition("\n\n")[0],
             ]
             for name, command in COMMANDS.items()

@@ -76,9 +76,8 @@ def main() -> int:
         if lacking:
             _say(ROW.format(name, "-", "-", "-", f"skipped: this CPU lacks {lacking}. {shown}"))
             continue
-        workers = ["-n", str(given.workers), "--dist", "loadfile"]
-        asked = [*workers, "-m", "not slow", *given.pytest]
-        outcome = runs.run(sys.executable, asked, LOGS / f"{name}.log", settings)
+        log = LOGS / f"{name}.log"
+        outcome = runs.run(sys.executable, given.pytest, given.workers, log, settings)
         _say(ROW.format(name, outcome.passed, len(outcome.failed), outcome.skipped, shown))
         for test in outcome.failed:
             _say(ROW.format("", "", "", "", test))

@@ -19,16 +19,23 @@ class Outcome:
 
 
 def run(
-    python: str | Path, arguments: Sequence[str], log: Path, settings: Mapping[str, str]
+    python: str | Path,
+    arguments: Sequence[str],
+    workers: int,
+    log: Path,
+    settings: Mapping[str, str],
 ) -> Outcome:
-    """Run pytest with ``arguments`` under ``python``; its output goes to ``log``.
+    """Run the quick tier with ``arguments`` of pytest under ``python``; its output goes to ``log``.
 
     ``settings`` are added to the environment variables of this process. A run that ends before it
     has results counts as a failure.
     """
     report = log.with_name(f"{log.name}.xml")
     report.unlink(missing_ok=True)
-    command = [str(python), "-m", "pytest", f"--junitxml={report}", *arguments]
+    # Without the third, pytest waits for ever for the tests of a worker that was killed.
+    parallel = ["-n", str(workers), "--dist", "loadfile", "--max-worker-restart", "0"]
+    quick = [*parallel, "-m", "not slow"]
+    command = [str(python), "-m", "pytest", f"--junitxml={report}", *quick, *arguments]
     with log.open("w") as out:
         code = subprocess.run(
             command, env=os.environ | settings, stdout=out, stderr=subprocess.STDOUT, check=False

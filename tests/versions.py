@@ -67,9 +67,8 @@ def main() -> int:
     for name in given.only or ENVIRONMENTS:
         environment = ENVIRONMENTS[name]
         python = make(name, environment)
-        workers = ["-n", str(given.workers), "--dist", "loadfile", "-m", "not slow"]
-        asked = [*workers, *(given.pytest or environment.tests)]
-        outcome = runs.run(python, asked, PLACE / f"{name}.log", {})
+        asked = given.pytest or environment.tests
+        outcome = runs.run(python, asked, given.workers, PLACE / f"{name}.log", {})
         counts = (outcome.passed, len(outcome.failed), outcome.skipped)
         today = datetime.now(UTC).date().isoformat()
         _say("| " + " | ".join(map(str, (name, *installed(python), *counts, today))) + " |")

@@ -172,7 +172,8 @@ def test_a_served_export_drafts_by_every_kind_of_constraint(
 @pytest.mark.parametrize("option", ["--regex", "--grammar", "--schema"])
 def test_serve_takes_the_constraint_of_its_export_only(capsys, option):
     line = refused(capsys, "serve", "served", option, "a")
-    assert line == f"error: tasc serve: no such option: {option}: see tasc serve --help\n"
+    assert line.startswith(f"error: tasc serve: no such option: {option}")
+    assert line.endswith(": see tasc serve --help\n")
 
 
 @pytest.mark.parametrize("constrained", [False, True])

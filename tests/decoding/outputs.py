@@ -12,7 +12,7 @@ from tasc.decoding.core.generation import Generation
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources
-from tasc.models.packed import pack
+from tasc.models.packed import is_packed, pack
 
 
 def random_prompts(*lengths: int, seed: int = 0) -> list[np.ndarray]:
@@ -29,7 +29,9 @@ def misleading(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 @cache
 def as_draft(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy with packed layers, as a bench decodes draft models."""
+    """Return a copy with packed layers, as a bench decodes draft models; or a packed ``model``."""
+    if is_packed(model):
+        return model
     copied = deepcopy(model)
     pack(copied)
     return copied

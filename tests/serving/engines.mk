@@ -30,7 +30,7 @@ $(ENGINE)/.engine: pyproject.toml constraints.txt | $(VENV)/.dependencies
 	else \
 	  : "builds for CUDA, which vLLM asks for and a CPU cannot load" && \
 	  $(ENGINE)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec && \
-	  $(ENGINE)/bin/pip install --quiet pytest scipy scikit-build-core nanobind cmake ninja && : > $@; \
+	  $(ENGINE)/bin/pip install --quiet hypothesis pytest scipy scikit-build-core nanobind cmake ninja && : > $@; \
 	fi
 
 # Apart from the engine, which is large and need not come again when the native code changes.

@@ -141,7 +141,8 @@ def test_a_bench_with_an_adaptive_budget_is_lossless_alone_and_batched(
         output = ("--batch-size", size, "--output", tmp_path / f"bench-auto-{size}")
         result = done(capsys, *options, *adaptive, *output)
         assert result["cells"][1]["lossless"]["identical"] == 6
-    assert [p.name[:5] for p in (tmp_path / "tasc").iterdir()] == ["cost-"]
+    # A proof lies there, too, if no earlier test of this process has proved the model.
+    assert len(list((tmp_path / "tasc").glob("cost-*"))) == 1
 
 
 def test_a_saved_index_stands_for_the_corpus_in_a_bench(capsys, letters, writer, tmp_path):

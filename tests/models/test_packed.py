@@ -167,7 +167,8 @@ def test_a_packed_model_has_the_logits_and_the_state_of_the_model(tied, dtype):
     with torch.inference_mode():
         logits, expected = packed(ids).logits, model(ids).logits
     spread = expected.float().std()
-    tolerance = 1e-5 if dtype == torch.float32 else 0.05
+    # In float32, sums of torch in another order differ by up to 1e-5 of the spread on old CPUs.
+    tolerance = 3e-5 if dtype == torch.float32 else 0.05
     assert (logits - expected).float().abs().max() < tolerance * spread
 
 

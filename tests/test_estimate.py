@@ -8,6 +8,7 @@ import torch
 
 from tasc.commands import estimate
 from tasc.commands.estimate import estimate_steps
+from tasc.commands.measure import DecodingCost, TrainingCost
 from tasc.commands.plan import RunOptions, read
 from tasc.models.targets.fastest import target_for
 from tasc.training.speed import TrainingSpeed, training_speed
@@ -29,9 +30,9 @@ def task(tmp_path, monkeypatch):
 @pytest.fixture
 def timed(monkeypatch):
     """Replace measurements: a token takes 0.01 s to train and 0.1 s to decode; loading, 1 s."""
-    monkeypatch.setattr(estimate, "_measure_training", lambda *_: estimate._Training(1.0, SPEED))
-    forwards = estimate._Decoding(load=1.0, token=0.1, tree=0.3, prompt_token=0.02, memory=1000)
-    monkeypatch.setattr(estimate, "_measure_decoding", lambda *_: forwards)
+    monkeypatch.setattr(estimate, "measure_training", lambda *_: TrainingCost(1.0, SPEED))
+    forwards = DecodingCost(load=1.0, token=0.1, tree=0.3, prompt_token=0.02, memory=1000)
+    monkeypatch.setattr(estimate, "measure_decoding", lambda *_: forwards)
     # Each example has a prompt of two tokens and an output of two, with its end token.
     counts = lambda corpus, _: (np.full(len(corpus.examples), 2),) * 2  # noqa: E731
     monkeypatch.setattr(estimate, "token_lengths", counts)

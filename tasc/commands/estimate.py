@@ -5,7 +5,6 @@ examples and tokens are counted. A model that is not on this machine is not esti
 """
 
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,15 @@ from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results.analysis import AnalysisResults
 from tasc.commands.context import using_threads
 from tasc.commands.lengths import spread_evenly, token_lengths, with_chat_template
+from tasc.commands.measure import (
+    DecodingCost,
+    TrainingCost,
+    count_parameters,
+    measure_decoding,
+    measure_training,
+)
 from tasc.commands.plan import Plan
-from tasc.data.corpus import Corpus, load
+from tasc.data.corpus import load
 from tasc.decoding.drafters import parse
 from tasc.decoding.drafters.ngram.options import IndexOptions
 from tasc.errors import TascError
@@ -30,25 +36,22 @@ from tasc.options.references import resolve_model
 from tasc.options.texts import MAIN, Texts, read_texts
 from tasc.progress import Progress, silent
 from tasc.report.record import Record
-from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
+from tasc.tokenizer.loaded import load_tokenizer
 from tasc.training.options import BaseOptions, FinetuneOptions
 from tasc.vocab.search.options import AugmentOptions
 
 if TYPE_CHECKING:
-    from tasc.training.core.batch import Examples
     from tasc.training.speed import TrainingSpeed
 
 _RUNTIME = 500 * 2**20  # bytes of Python and its libraries
 _LARGEST = 10**9  # parameters of models that are measured on a CPU
 _LARGEST_NEW = 10**8  # of those that a recipe trains from scratch
-_TREE = 13  # tokens of a forward with a draft
 _COMMITTED = 2.0  # assumed tokens per step with drafts, without an analysis
 _FORWARD = 0.4  # of a training step: the forward alone
 _CHECKED = 10  # outputs that a bench decodes again per model, to compare them
 _MEASURING = 5.0  # seconds in which a bench measures T(k) of a model
 _STARTING = 5.0  # seconds of importing libraries and writing the adapter
 _TEXT_SECONDS, _PER_MEGABYTE = 2.0, 1.0  # of steps that read texts alone
-_PACKED = 1.25  # memory of a model to decode with over its weights
 _TRANSIENT = 1.15  # memory at its peak over what a step holds
 
 
@@ -58,32 +61,13 @@ class StepEstimate(Record):
     seconds: float | None
     """None if the step was not estimated."""
     memory: int | None
-    """Peak bytes of the process, on a GPU including those of the device; None if not estimated."""
+    """Peak bytes of the process and, on a GPU, of the device; None if not estimated."""
     basis: str
     """What was measured and assumed, or why the step was not estimated."""
 
 
-class _NotEstimated(Exception):
+class _NotEstimatedError(Exception):
     """Why a step has no estimate."""
-
-
-@dataclass(frozen=True)
-class _Decoding:
-    """The cost of a model's forwards, in seconds by ``busy_clock``."""
-
-    load: float
-    token: float  # over one token
-    tree: float  # over ``_TREE`` tokens
-    prompt_token: float  # per token of a prompt
-    memory: int  # bytes of the weights
-
-
-@dataclass(frozen=True)
-class _Training:
-    """The cost of a model's training steps, and the seconds of loading it."""
-
-    load: float
-    speed: "TrainingSpeed"
 
 
 @dataclass(frozen=True)
@@ -131,8 +115,8 @@ class _Estimator:
     progress: Progress
     _read: dict[tuple[str, str], Texts] = field(default_factory=dict)
     _trained_tokens: dict[str, float] = field(default_factory=dict)  # by step
-    _trainings: dict[tuple[object, ...], _Training] = field(default_factory=dict)
-    _decodings: dict[tuple[object, ...], _Decoding] = field(default_factory=dict)
+    _trainings: dict[tuple[object, ...], TrainingCost] = field(default_factory=dict)
+    _decodings: dict[tuple[object, ...], DecodingCost] = field(default_factory=dict)
 
     def of(self, name: str) -> StepEstimate:
         """Estimate one step; the steps that it needs must have been estimated before."""
@@ -140,7 +124,7 @@ class _Estimator:
         try:
             with using_threads(step):
                 return self._estimate(name, step)
-        except (_NotEstimated, TascError) as reason:
+        except (_NotEstimatedError, TascError) as reason:
             return StepEstimate(seconds=None, memory=None, basis=f"not estimated: {reason}")
 
     def _estimate(self, name: str, step: StepOptions) -> StepEstimate:
@@ -155,11 +139,11 @@ class _Estimator:
                 return self._of_training(name, step)
             case BenchOptions():
                 return self._of_bench(step)
-        raise _NotEstimated(f"steps of tasc {step.command}")
+        raise _NotEstimatedError(f"steps of tasc {step.command}")
 
     def _of_texts(self, step: StepOptions) -> StepEstimate:
         if step.data is None:
-            raise _NotEstimated(f"steps of tasc {step.command} without data")
+            raise _NotEstimatedError(f"steps of tasc {step.command} without data")
         size = Path(step.data.path).stat().st_size if Path(step.data.path).is_file() else None
         if size is None:
             corpus = load(step.data.source(), step.split, limit=step.limit, seed=step.seed)
@@ -187,7 +171,7 @@ class _Estimator:
     def _of_training(self, name: str, step: FinetuneOptions) -> StepEstimate:
         if step.draft_head or step.processes > 1:
             what = "draft heads" if step.draft_head else "training in several processes"
-            raise _NotEstimated(what)
+            raise _NotEstimatedError(what)
         model, read = self._model(step.model), self._training(step.model, step)
         lengths = self._lengths(step, MAIN, model)
         shorter = self._step_ratio(step.augmented)
@@ -197,7 +181,7 @@ class _Estimator:
         if step.tokens_of in self._trained_tokens:
             wanted = self._trained_tokens[step.tokens_of]
         elif step.tokens_of:
-            raise _NotEstimated(f"the number of tokens of {step.tokens_of} is not known")
+            raise _NotEstimatedError(f"the number of tokens of {step.tokens_of} is not known")
         epochs = step.epochs if wanted is None else wanted / epoch
         self._trained_tokens[name] = epochs * epoch
         steps = max(1, round(step.schedule().epoch_steps(lengths.count) * epochs))
@@ -217,7 +201,7 @@ class _Estimator:
 
     def _of_bench(self, step: BenchOptions) -> StepEstimate:
         if step.executor != "local" or step.batch_size > 1 or step.judge_endpoint:
-            raise _NotEstimated("benches in batches, with an executor or with a judge")
+            raise _NotEstimatedError("benches in batches, with an executor or with a judge")
         decode, other, memory = 0.0, 0.0, _RUNTIME
         for text in step.models:
             reference = resolve_model(text)[1]
@@ -247,7 +231,7 @@ class _Estimator:
         )
         return _estimate(decode + other, round(_TRANSIENT * memory), basis)
 
-    def _validation(self, held_out: _Lengths, epochs: float, read: _Training) -> float:
+    def _validation(self, held_out: _Lengths, epochs: float, read: TrainingCost) -> float:
         """Return the seconds of evaluations after each epoch."""
         if not held_out.count:
             return 0.0
@@ -283,7 +267,7 @@ class _Estimator:
     def _model(self, reference: str) -> str:
         """Return the local path of the model from which a step's model comes.
 
-        Raises _NotEstimated if it is not on this machine, or too large to be measured.
+        Raises _NotEstimatedError if it is not on this machine, or too large to be measured.
         """
         step = self.plan.steps.get(reference)
         if isinstance(step, FinetuneOptions):
@@ -292,7 +276,13 @@ class _Estimator:
             return self._new_model(reference, step)
         path = resolve_model(reference)[1]
         if not is_here(path):
-            raise _NotEstimated("the model is not here yet")
+            raise _NotEstimatedError("the model is not here yet")
+        import torch
+
+        parameters = count_parameters(path)
+        if parameters > _LARGEST and not torch.cuda.is_available():
+            size = f"{parameters / 1e9:.2g} B parameters"
+            raise _NotEstimatedError(f"a model of {size} is too large to try")
         return path
 
     def _new_model(self, name: str, step: BaseOptions) -> str:
@@ -306,7 +296,7 @@ class _Estimator:
         preset = PRESETS[step.preset]
         rows = max(step.vocabulary or preset.vocabulary, preset.rows)
         if preset.layers * 12 * preset.hidden**2 + rows * preset.hidden > _LARGEST_NEW:
-            raise _NotEstimated(f"a model of the preset {step.preset} is too large to try")
+            raise _NotEstimatedError(f"a model of the preset {step.preset} is too large to try")
         self.progress("train a tokenizer to estimate", 0, 0)
         tokenizer = new_tokenizer(spread_evenly(self._texts(step).corpus), step)
         rows = max(rows, len(tokenizer.vocabulary()))
@@ -331,7 +321,7 @@ class _Estimator:
         some = with_chat_template(spread_evenly(corpus), tokenizer)
         return _Lengths(*token_lengths(some, tokenizer), len(corpus.examples))
 
-    def _training(self, reference: str, step: BaseOptions | FinetuneOptions) -> _Training:
+    def _training(self, reference: str, step: BaseOptions | FinetuneOptions) -> TrainingCost:
         """Measure a few training steps of a model, as ``step`` trains it."""
         model = self._model(reference)
         kind: tuple[object, ...] = ()
@@ -339,23 +329,23 @@ class _Estimator:
             longest, size = step.max_length, step.batch_size
             kind = step.adapter, step.quantization, step.rank, step.trained_rows
         else:
-            longest, size = step.positions, _LARGEST  # packed examples fill any batch
+            longest, size = step.positions, None  # packed examples fill any batch
         key = (model, step.threads, kind, step.source, step.split, longest, size)
         if key not in self._trainings:
             self.progress("measure training", 0, 0)
             tokenizer = load_tokenizer(model)
             some = with_chat_template(spread_evenly(self._texts(step).corpus), tokenizer)
-            self._trainings[key] = _measure_training(model, tokenizer, some, step, longest, size)
+            self._trainings[key] = measure_training(model, tokenizer, some, step, longest, size)
         return self._trainings[key]
 
-    def _decoding(self, reference: str, step: BenchOptions) -> _Decoding:
+    def _decoding(self, reference: str, step: BenchOptions) -> DecodingCost:
         """Measure forwards of a model, as ``step`` decodes."""
         model = self._model(reference)
         key = (model, step.threads, step.dtype, step.device)
         if key not in self._decodings:
             self.progress("measure decoding", 0, 0)
             prompt = int(self._lengths(step, MAIN, model).prompts.mean())
-            self._decodings[key] = _measure_decoding(model, step, max(prompt, 1))
+            self._decodings[key] = measure_decoding(model, step, max(prompt, 1))
         return self._decodings[key]
 
 
@@ -367,74 +357,3 @@ def _training_memory(speed: "TrainingSpeed", tokens: int, *, best: bool) -> floa
     """Return bytes: weights, gradients, both moments of Adam, kept weights, and activations."""
     optimizer = (4 if best else 3) * speed.trained
     return _TRANSIENT * (speed.weights + optimizer + tokens * speed.kept)
-
-
-def _parameters(model: str) -> int:
-    """Count a model's parameters. Raises _NotEstimated if they are too many for a CPU."""
-    import torch
-
-    from tasc.models.folder.fetch import local_folder
-    from tasc.models.folder.files import elements, tensor_shapes, weight_files
-
-    folder = local_folder(model)
-    parameters = elements(tensor_shapes(weight_files(folder), f"model {folder}"))
-    if parameters > _LARGEST and not torch.cuda.is_available():
-        raise _NotEstimated(f"a model of {parameters / 1e9:.2g} B parameters is too large to try")
-    return parameters
-
-
-def _measure_training(
-    model: str,
-    tokenizer: LoadedTokenizer,
-    corpus: Corpus,
-    step: BaseOptions | FinetuneOptions,
-    longest: int,
-    batch_size: int,
-) -> _Training:
-    from tasc.models.load import load_model, training_dtype
-    from tasc.training.adapters import lora
-    from tasc.training.core.batch import encode_examples
-    from tasc.training.core.precision import multiplies_in_bfloat16
-    from tasc.training.speed import training_speed
-
-    _parameters(model)  # raises if they are too many
-    adapts = step if isinstance(step, FinetuneOptions) else None
-    learn_prompts = adapts is None
-    examples: Examples = encode_examples(
-        tokenizer, corpus.prompts, corpus.outputs, longest, learn_prompts=learn_prompts
-    )
-    begin = time.thread_time()
-    dtype = training_dtype(adapts.dtype if adapts else "float32", step.device)
-    loaded = load_model(model, dtype, step.device, adapts.quantization if adapts else "none")
-    load = time.thread_time() - begin
-    bf16 = adapts is not None and adapts.bf16
-    bfloat16 = multiplies_in_bfloat16(loaded.device, adapts.dtype if adapts else "auto", bf16=bf16)
-    trained = loaded
-    if adapts is None or adapts.adapter == "none":
-        trained.float().requires_grad_(True)
-    else:
-        used = adapts.trained_rows != "new"
-        rows = np.unique(examples.tokens).tolist() if used else []
-        trained = lora.attach(loaded, rows, adapts)
-    speed = training_speed(trained.train(), examples, batch_size, bfloat16=bfloat16)
-    return _Training(load, speed)
-
-
-def _measure_decoding(model: str, step: BenchOptions, prompt: int) -> _Decoding:
-    from tasc.models.cost import prefill_seconds, token_seconds
-    from tasc.models.load import load_to_decode
-    from tasc.models.targets.fastest import target_for
-
-    parameters = _parameters(model)
-    begin = time.thread_time()
-    loaded = load_to_decode(model, step.dtype, step.device, load_tokenizer(model))
-    load = time.thread_time() - begin
-    target = target_for(loaded)
-    return _Decoding(
-        load=load,
-        token=token_seconds(target),
-        tree=token_seconds(target, _TREE),
-        prompt_token=prefill_seconds(target, prompt) / prompt,
-        # Packed weights are no tensors; a tied LM head is packed beside the embedding.
-        memory=round(_PACKED * parameters * (1 if step.dtype == "int8" else loaded.dtype.itemsize)),
-    )

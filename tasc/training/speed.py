@@ -29,11 +29,12 @@ class TrainingSpeed:
 
 
 def training_speed(
-    model: torch.nn.Module, examples: Examples, batch_size: int, *, bfloat16: bool
+    model: torch.nn.Module, examples: Examples, batch_size: int | None, *, bfloat16: bool
 ) -> TrainingSpeed:
     """Time training steps of ``model`` on batches of usual length; its weights do not change.
 
-    Parameters with ``requires_grad`` are trained. Batches have at most ``_MEASURED`` tokens.
+    Parameters with ``requires_grad`` are trained. Batches have at most ``batch_size``
+    examples and about ``_MEASURED`` tokens.
     """
     parameters = list(model.parameters())
     trained = [parameter for parameter in parameters if parameter.requires_grad]
@@ -41,7 +42,8 @@ def training_speed(
     clock = busy_clock(device)
     order = np.argsort(examples.lengths)
     usual = max(int(np.median(examples.lengths)), 1)
-    size = min(batch_size, -(-_MEASURED // usual))
+    most = -(-_MEASURED // usual)
+    size = most if batch_size is None else min(batch_size, most)
     by_example, by_token, kept = list[float](), list[float](), 0.0
     for quarter in _QUARTERS:
         indices = order[len(order) * quarter // 4 :][:size]

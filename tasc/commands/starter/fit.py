@@ -147,26 +147,18 @@ def _measure(
 
     Other work on the machine hardly changes them: see ``busy_clock``.
     """
+    from tasc.commands.measure import measure_training
     from tasc.models.cost import token_seconds
-    from tasc.models.load import Quantization, load_model, load_to_decode, training_dtype
+    from tasc.models.load import Quantization, load_to_decode
     from tasc.models.targets.fastest import target_for
-    from tasc.training.adapters import lora
-    from tasc.training.adapters.options import AdapterOptions
-    from tasc.training.core.batch import encode_examples
-    from tasc.training.core.precision import multiplies_in_bfloat16
-    from tasc.training.speed import training_speed
+    from tasc.training.options import FinetuneOptions
 
     progress("measure decoding", 0, 0)
     # As bench will decode
     decoding = token_seconds(target_for(load_to_decode(model, "auto", "auto", tokenizer)))
-    progress("load the model to measure training", 0, 0)
-    corpus = with_chat_template(spread_evenly(corpus), tokenizer)
-    examples = encode_examples(tokenizer, corpus.prompts, corpus.outputs, made.max_length)
-    quantize: Quantization = made.quantize  # type: ignore[assignment]
-    loaded = load_model(model, training_dtype("auto", "auto"), "auto", quantize)
-    rows = np.unique(examples.tokens).tolist()
-    trained = lora.attach(loaded, rows, AdapterOptions()).train()
-    bfloat16 = multiplies_in_bfloat16(loaded.device, "auto", bf16=False)
     progress("measure training", 0, 0)
-    speed = training_speed(trained, examples, made.batch_size, bfloat16=bfloat16)
-    return speed.example, decoding
+    some = with_chat_template(spread_evenly(corpus), tokenizer)
+    quantize: Quantization = made.quantize  # type: ignore[assignment]
+    step = FinetuneOptions(source=corpus.source.path, model=model, quantize=quantize)
+    training = measure_training(model, tokenizer, some, step, made.max_length, made.batch_size)
+    return training.speed.example, decoding

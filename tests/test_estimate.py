@@ -16,7 +16,7 @@ from tests.cli import done, printed
 from tests.pico import make_base
 from tests.recipes import ROWS, write
 
-SPEED = TrainingSpeed(example=9.0, token=0.01, update=2.0, weights=1000, trained=100, kept=10.0)
+SPEED = TrainingSpeed(example=9.0, token=0.01, update=2.0, weights=1000, trained=100, saved=10.0)
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_a_measured_training_step_changes_nothing_and_counts_bytes():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert speed.weights == speed.trained == sum(p.nbytes for p in model.parameters())
     hidden = model.config.hidden_size * model.config.num_hidden_layers
-    assert speed.kept > 4 * hidden  # at least the inputs of each layer, in float32
+    assert speed.saved > 4 * hidden  # at least the inputs of each layer, in float32
     assert min(speed.example, speed.token, speed.update) > 0
     from tasc.models.cost import prefill_seconds, token_seconds
 

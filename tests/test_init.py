@@ -257,7 +257,7 @@ def test_a_recipe_is_never_replaced(capsys):
 def test_training_fits_the_model_and_the_machine(
     capsys, monkeypatch, parameters, gpu, rate, quantization
 ):
-    monkeypatch.setattr("tasc.commands.starter.model.elements", lambda _: parameters)
+    monkeypatch.setattr("tasc.commands.starter.model.count_parameters", lambda _: parameters)
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
     make_base(Path("model"))
     # The GPU is not there: with a template, no prompt is tried on it.

@@ -211,8 +211,8 @@ def scripted(monkeypatch):
 
     def by(untuned, trained=None, shot=1.9):
         def measured(_model, tried, template):
-            calls.append((template, tried.held))
-            return np.full(len(tried.held), untuned.get(template, 1.0))  # those with examples
+            calls.append((template, tried.held_out))
+            return np.full(len(tried.held_out), untuned.get(template, 1.0))  # those with examples
 
         monkeypatch.setattr(trial, "_loaded", lambda _: None)
         monkeypatch.setattr(trial, "_measured", measured)

@@ -20,7 +20,6 @@ from tasc.commands.lengths import spread_evenly, token_lengths, with_chat_templa
 from tasc.commands.measure import (
     DecodingCost,
     TrainingCost,
-    count_parameters,
     measure_decoding,
     measure_training,
 )
@@ -240,9 +239,9 @@ class _Estimator:
 
     def _committed(self) -> float:
         """Return the tokens per step with drafts, as an analysis simulated them or as assumed."""
-        for made in self.analyses.values():
-            if made.results.drafting:
-                return made.results.drafting.best.tokens_per_step
+        for analysis in self.analyses.values():
+            if analysis.results.drafting:
+                return analysis.results.drafting.best.tokens_per_step
         return _COMMITTED
 
     def _step_ratio(self, augmented: str | None) -> float:
@@ -250,8 +249,8 @@ class _Estimator:
         step = self.plan.steps.get(augmented or "")
         if not isinstance(step, AugmentOptions):
             return 1.0
-        for made in self.analyses.values():
-            size, tokens = made.results.recommended_size, made.results.tokens
+        for analysis in self.analyses.values():
+            size, tokens = analysis.results.recommended_size, analysis.results.tokens
             if step.wanted == "auto" and size and size.budget and tokens:
                 steps = size.held_out_steps or size.train_steps
                 return max(1.0, (tokens.output.tokens_per_sample + 1) / steps)
@@ -279,7 +278,10 @@ class _Estimator:
             raise _NotEstimatedError("the model is not here yet")
         import torch
 
-        parameters = count_parameters(path)
+        from tasc.models.folder.fetch import local_folder
+        from tasc.models.folder.files import count_parameters
+
+        parameters = count_parameters(local_folder(path))
         if parameters > _LARGEST and not torch.cuda.is_available():
             size = f"{parameters / 1e9:.2g} B parameters"
             raise _NotEstimatedError(f"a model of {size} is too large to try")
@@ -356,4 +358,4 @@ def _estimate(seconds: float, memory: float, basis: str) -> StepEstimate:
 def _training_memory(speed: "TrainingSpeed", tokens: int, *, best: bool) -> float:
     """Return bytes: weights, gradients, both moments of Adam, kept weights, and activations."""
     optimizer = (4 if best else 3) * speed.trained
-    return _TRANSIENT * (speed.weights + optimizer + tokens * speed.kept)
+    return _TRANSIENT * (speed.weights + optimizer + tokens * speed.saved)

@@ -38,15 +38,6 @@ class TrainingCost:
     speed: "TrainingSpeed"
 
 
-def count_parameters(model: str) -> int:
-    """Count the parameters of a model folder by the shapes in its files."""
-    from tasc.models.folder.fetch import local_folder
-    from tasc.models.folder.files import elements, tensor_shapes, weight_files
-
-    folder = local_folder(model)
-    return elements(tensor_shapes(weight_files(folder), f"model {folder}"))
-
-
 def measure_training(
     model: str,
     tokenizer: LoadedTokenizer,
@@ -91,6 +82,8 @@ def measure_training(
 def measure_decoding(model: str, step: BenchOptions, prompt: int) -> DecodingCost:
     """Measure forwards of a model folder, as ``step`` decodes, with ``prompt`` tokens before."""
     from tasc.models.cost import prefill_seconds, token_seconds
+    from tasc.models.folder.fetch import local_folder
+    from tasc.models.folder.files import count_parameters
     from tasc.models.load import load_to_decode
     from tasc.models.targets.fastest import target_for
 
@@ -105,5 +98,5 @@ def measure_decoding(model: str, step: BenchOptions, prompt: int) -> DecodingCos
         token=token_seconds(target),
         tree=token_seconds(target, _TREE),
         prompt_token=prefill_seconds(target, prompt) / prompt,
-        memory=round(_PACKED * count_parameters(model) * width),
+        memory=round(_PACKED * count_parameters(local_folder(model)) * width),
     )

@@ -182,8 +182,10 @@ def preview(plan: Plan, output: Path, progress: Progress = silent) -> tuple[Plan
     seconds = dict[str, float]()
     for name, step in plan.steps.items():
         begin = time.process_time()
-        if isinstance(step, AnalyzeOptions) and (made := _analysis(step, plan, output, progress)):
-            analyses[name], seconds[name] = made, time.process_time() - begin
+        if isinstance(step, AnalyzeOptions) and (
+            analysis := _analysis(step, plan, output, progress)
+        ):
+            analyses[name], seconds[name] = analysis, time.process_time() - begin
         if against := advised_against(plan, name, analyses):
             left_out |= dict.fromkeys(against.steps, against)
     planned = {name: without(step, {*left_out}) or step for name, step in plan.steps.items()}

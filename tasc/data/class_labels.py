@@ -41,8 +41,8 @@ def of_features(features: Mapping[str, Any], where: str) -> dict[str, Convert]:
 
     Raises ValueError if the names of a class label are no list of texts.
     """
-    found = {name: _conversion(feature, where) for name, feature in features.items()}
-    return {name: convert for name, convert in found.items() if convert is not None}
+    conversions = {name: _conversion(feature, where) for name, feature in features.items()}
+    return {name: convert for name, convert in conversions.items() if convert is not None}
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -31,39 +31,39 @@ def is_about_learning(name: str) -> bool:
     return any(_LEARNING.match(word.lower()) for word in _WORD.findall(name))
 
 
-def is_learnt(given: Mapping[str, Any]) -> bool:
+def is_learnt(entry: Mapping[str, Any]) -> bool:
     """Return whether the marks among the keys of an object say that it is learnt.
 
     It is, if there are none. Raises MarkError if a mark is neither 0 nor 1, if marks contradict
     each other, or if a key whose name is about learning has such a value and is not known.
     """
-    return _agreed(_marks(given), given)
+    return _agreed(_marks(entry), entry)
 
 
-def answer_is_learnt(given: Mapping[str, Any], content: object) -> bool:
+def answer_is_learnt(entry: Mapping[str, Any], content: object) -> bool:
     """Return whether an answer is learnt by the marks among its keys and in parts of its content.
 
     Raises the errors of ``is_learnt``, and MarkError if some parts are learnt and some are not.
     """
-    marks = _marks(given)
-    if detail := given.get(_DETAIL):
+    marks = _marks(entry)
+    if detail := entry.get(_DETAIL):
         marks[_DETAIL] = _detail(detail)
     if isinstance(content, list) and not _parts_are_learnt(content):
-        given, marks = {**given, _PARTS: 0}, {**marks, _PARTS: False}
-    return _agreed(marks, given)
+        entry, marks = {**entry, _PARTS: 0}, {**marks, _PARTS: False}
+    return _agreed(marks, entry)
 
 
-def _marks(given: Mapping[str, Any]) -> dict[str, bool]:
-    unknown = next((name for name, value in given.items() if _is_unknown(name, value)), None)
+def _marks(entry: Mapping[str, Any]) -> dict[str, bool]:
+    unknown = next((name for name, value in entry.items() if _is_unknown(name, value)), None)
     if unknown is not None:
         raise MarkError(
-            f"has {unknown} {given[unknown]!r:.60}, which may exclude answers and is not known: "
+            f"has {unknown} {entry[unknown]!r:.60}, which may exclude answers and is not known: "
             'write "weight": 0 or 1 instead, or remove the key'
         )
     return {
-        name: _mark(name, given[name]) is learnt
+        name: _mark(name, entry[name]) is learnt
         for name, learnt in _MARKS.items()
-        if not is_null(given.get(name))
+        if not is_null(entry.get(name))
     }
 
 
@@ -77,9 +77,9 @@ def _is_flag(value: object) -> bool:
     return str(value).strip().lower() in {*_SPOKEN, "0", "1", "0.0", "1.0"}
 
 
-def _agreed(marks: Mapping[str, bool], given: Mapping[str, Any]) -> bool:
+def _agreed(marks: Mapping[str, bool], entry: Mapping[str, Any]) -> bool:
     if len(set(marks.values())) > 1:
-        stated = " and ".join(f"{name} {given[name]!r:.40}" for name in marks)
+        stated = " and ".join(f"{name} {entry[name]!r:.40}" for name in marks)
         raise MarkError(f"has contradictory marks, {stated}: keep one of them")
     return all(marks.values())
 

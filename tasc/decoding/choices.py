@@ -190,7 +190,7 @@ def calibration(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return offsets (labels,) to log-probabilities, which correct a model's bias to some labels.
 
     ``scores`` (N, labels) are log-probabilities of the labels after N training prompts, and
-    ``shares`` (labels,), all positive, those of the labels in the training outputs. The probability
+    ``shares`` (labels,), all positive: how often each label is a training output. The probability
     of a label is divided by its mean over the prompts and multiplied by its share.
 
     Contextual calibration of Zhao et al. 2021, arXiv 2102.09690, section 5. Departs: the mean over

@@ -125,14 +125,14 @@ def load(
     return LoadedModel(ready, _for_transformers(ready.tokenizer))
 
 
-def _for_transformers(own: LoadedTokenizer) -> PreTrainedTokenizerBase:
-    """Return a tokenizer in the form of transformers; its end token is the one that ``own`` has."""
-    tokens = {key: text for name in CONFIGS for key, text in own.named_tokens(name).items()}
-    tokens |= {"eos_token": str(own.tokenizer.id_to_token(own.eos_id))}
-    found: PreTrainedTokenizerBase = PreTrainedTokenizerFast(
-        tokenizer_object=own.tokenizer, chat_template=source_of(own), **tokens
+def _for_transformers(tokenizer: LoadedTokenizer) -> PreTrainedTokenizerBase:
+    """Return a tokenizer in the form of transformers, with the same end token."""
+    tokens = {key: text for name in CONFIGS for key, text in tokenizer.named_tokens(name).items()}
+    tokens |= {"eos_token": str(tokenizer.tokenizer.id_to_token(tokenizer.eos_id))}
+    converted: PreTrainedTokenizerBase = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.tokenizer, chat_template=source_of(tokenizer), **tokens
     )
-    return found
+    return converted
 
 
 def plain_model(model: PreTrainedModel | LoadedModel) -> PreTrainedModel:

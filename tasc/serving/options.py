@@ -124,11 +124,11 @@ class ServeOptions(CommandOptions):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        own = self.model_fields_set - {"folder", "host", "port"}
-        if own and self.is_export:
+        stated = self.model_fields_set - {"folder", "host", "port"}
+        if stated and self.is_export:
             raise ValueError(
-                f"{min(own)} has no effect on a folder of tasc export, whose engine has options of "
-                "its own: leave it out, or give the model"
+                f"{min(stated)} has no effect on a folder of tasc export, whose engine has its "
+                "own options: leave it out, or give the model"
             )
         with as_value_error():
             method = parse(self.method)

@@ -256,8 +256,8 @@ def source_of(tokenizer: LoadedTokenizer) -> Any:  # noqa: ANN401
 def _further_keys(corpora: Iterable[Corpus]) -> tuple[Counter[str], dict[str, Turn]]:
     """Return how many messages have each key that is not of the format, and a turn with it."""
     counts, turns, seen = Counter[str](), dict[str, Turn](), set[int]()
-    given = (example.turn for corpus in corpora for example in corpus.examples)
-    for turn in (turn for turn in given if turn):
+    turns_or_none = (example.turn for corpus in corpora for example in corpus.examples)
+    for turn in (turn for turn in turns_or_none if turn):
         for message in (*turn.before, turn.answer):
             if id(message) not in seen:  # the turns of a chat share its messages
                 seen.add(id(message))

@@ -25,7 +25,7 @@ class TrainingSpeed:
     update: float  # seconds of an optimizer step
     weights: int  # bytes of all parameters
     trained: int  # bytes of the trained ones
-    kept: float  # bytes that a forward keeps for the backward pass, per token
+    saved: float  # bytes that a forward keeps for the backward pass, per token
 
 
 def training_speed(
@@ -44,7 +44,7 @@ def training_speed(
     usual = max(int(np.median(examples.lengths)), 1)
     most = -(-_MEASURED // usual)
     size = most if batch_size is None else min(batch_size, most)
-    by_example, by_token, kept = list[float](), list[float](), 0.0
+    by_example, by_token, saved = list[float](), list[float](), 0.0
     for quarter in _QUARTERS:
         indices = order[len(order) * quarter // 4 :][:size]
         tokens = int(examples.lengths[indices].sum())
@@ -57,8 +57,8 @@ def training_speed(
         seconds = clock() - begin
         by_example.append(seconds / len(indices))
         by_token.append(seconds / tokens)
-        own = {parameter.untyped_storage().data_ptr() for parameter in parameters}
-        kept = sum(count for at, count in storages.items() if at not in own) / tokens
+        of_parameters = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+        saved = sum(count for at, count in storages.items() if at not in of_parameters) / tokens
     optimizer = torch.optim.AdamW([{"params": trained, "lr": 0.0}], weight_decay=0.0, fused=True)
     optimizer.step()  # allocates
     begin = clock()
@@ -71,7 +71,7 @@ def training_speed(
         update=update,
         weights=sum(parameter.nbytes for parameter in parameters),
         trained=sum(parameter.nbytes for parameter in trained),
-        kept=kept,
+        saved=saved,
     )
 
 

@@ -1,4 +1,4 @@
-"""Names of class labels in files that `datasets` wrote, which also says what they are."""
+"""Names of class labels in files that `datasets` wrote, compared with what it reads."""
 
 import json
 

@@ -60,25 +60,26 @@ def infer(outputs: Sequence[str], name: str, seed: int, *, words: bool = False) 
     if len(outputs) < _FEWEST:
         return None
     order = np.random.default_rng(seed).permutation(len(outputs)).tolist()
-    held = [outputs[i] for i in order[: len(order) // 5][:_MEASURED]]
+    held_out = [outputs[i] for i in order[: len(order) // 5][:_MEASURED]]
     read = [_json(text) for text in outputs]
     values = [value for value in read if isinstance(value, dict | list)]
     if len(values) >= _FITS * len(outputs):
         rest = (read[i] for i in order[len(order) // 5 :])
-        known = [value for value in rest if isinstance(value, dict | list)]
+        rest_values = [value for value in rest if isinstance(value, dict | list)]
         with suppress(InputError, RecursionError):  # the schema is too large to decode with
-            share = _fitting(held, _constraint(known, outputs))
+            share = _fitting(held_out, _constraint(rest_values, outputs))
             constraint = _constraint(values, outputs)
-            if share >= _FITS and _fitting(held, constraint) >= _FITS:
+            if share >= _FITS and _fitting(held_out, constraint) >= _FITS:
                 text = json.dumps(json.loads(constraint.text), indent=2, ensure_ascii=False)
                 return Inferred("schema", f"{name}-schema.json", text + "\n", share)
         return None
     texts = [outputs[i] for i in order[len(order) // 5 :]]
-    return _labels(outputs, held, texts, name) or _label_lists(outputs, held, texts, name, words)
+    labels = _labels(outputs, held_out, texts, name)
+    return labels or _label_lists(outputs, held_out, texts, name, words)
 
 
 def _labels(
-    outputs: Sequence[str], held: Sequence[str], known: Sequence[str], name: str
+    outputs: Sequence[str], held_out: Sequence[str], others: Sequence[str], name: str
 ) -> Inferred | None:
     """Return labels of which each output is one."""
     labels = sorted(set(outputs))
@@ -86,25 +87,26 @@ def _labels(
         return None
     if any(t != t.strip() or len(t.splitlines()) != 1 or len(t) > _LONGEST for t in labels):
         return None  # not lines of a file of labels
-    share = _share(held, {*known}.__contains__)
+    share = _share(held_out, {*others}.__contains__)
     text = "\n".join(labels) + "\n"
-    made = Inferred("choices", f"{name}-labels.txt", text, share)
-    return made if share >= _FITS else None
+    inferred = Inferred("choices", f"{name}-labels.txt", text, share)
+    return inferred if share >= _FITS else None
 
 
 def _label_lists(
-    outputs: Sequence[str], held: Sequence[str], known: Sequence[str], name: str, words: bool
+    outputs: Sequence[str], held_out: Sequence[str], others: Sequence[str], name: str, words: bool
 ) -> Inferred | None:
     """Return a grammar of outputs that are lists of labels."""
     delimiters = WORD_DELIMITERS if words else DELIMITERS
-    chosen, found = label_lists(known, delimiters), label_lists(outputs, delimiters)
-    if chosen is None or found is None or chosen.delimiter != found.delimiter:
+    of_others = label_lists(others, delimiters)
+    of_all = label_lists(outputs, delimiters)
+    if of_others is None or of_all is None or of_others.delimiter != of_all.delimiter:
         return None
-    share = _share(held, chosen.fits)
-    if min(share, _share(held, found.fits)) < _FITS:
+    share = _share(held_out, of_others.fits)
+    if min(share, _share(held_out, of_all.fits)) < _FITS:
         return None
-    delimiter = found.delimiter.strip() or found.delimiter
-    return Inferred("grammar", f"{name}-labels.lark", found.grammar, share, delimiter)
+    delimiter = of_all.delimiter.strip() or of_all.delimiter
+    return Inferred("grammar", f"{name}-labels.lark", of_all.grammar, share, delimiter)
 
 
 def unfit(outputs: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ import math
 from tasc.errors import InputError
 from tasc.files.packaged import is_here
 from tasc.models.folder.fetch import local_folder
-from tasc.models.folder.files import elements, tensor_shapes, weight_files
+from tasc.models.folder.files import count_parameters
 from tasc.options.references import resolve_model
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 
@@ -21,6 +21,6 @@ def parameters_of(model: str | None) -> float:
         return 0
     folder = local_folder(resolve_model(model)[1])
     try:
-        return elements(tensor_shapes(weight_files(folder), f"model {folder}"))
+        return count_parameters(folder)
     except InputError:
         return math.inf

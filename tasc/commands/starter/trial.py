@@ -56,7 +56,7 @@ class Trial:
     model: str
     parameters: float
     tokenizer: LoadedTokenizer
-    held: Sequence[tuple[str, str]]
+    held_out: Sequence[tuple[str, str]]
     learnt: Sequence[tuple[str, str]]
     seed: int
 
@@ -106,11 +106,11 @@ def choose(
     most = LARGEST_GPU if torch.cuda.is_available() else LARGEST_CPU
     templates = candidates(source, tokenizer)
     weight = len(templates) + 2 * len(_EXAMPLES)  # prompts with examples are longer
-    held, learnt = divided(pairs, tokenizer, weight, seed)
-    if parameters > most or len(held) < _FEWEST:
+    held_out, learnt = divided(pairs, tokenizer, weight, seed)
+    if parameters > most or len(held_out) < _FEWEST:
         return ChosenPrompt(labelled(source))
     shown, learnt = learnt[: max(_EXAMPLES)], learnt[max(_EXAMPLES) :]
-    trial = Trial(model, parameters, tokenizer, held, learnt, seed)
+    trial = Trial(model, parameters, tokenizer, held_out, learnt, seed)
     trains = hours is not None and hours >= FEWEST_HOURS and len(learnt) >= _BATCH
     total = len(templates) + len(_EXAMPLES) + (_TRAINED if trains else 0)
     losses = dict[str, np.ndarray]()
@@ -149,7 +149,7 @@ def _with_examples(
     template: str, source: Source, tokenizer: LoadedTokenizer, pairs: Sequence[tuple[str, str]]
 ) -> dict[str, int]:
     """Return a prompt with one and with more of ``pairs``, if they are short, and their number."""
-    found = dict[str, int]()
+    longer_prompts = dict[str, int]()
     for count in _EXAMPLES:
         examples = pairs[:count]
         texts = [text for pair in examples for text in pair]
@@ -157,8 +157,8 @@ def _with_examples(
             break
         longer = few_shot(template, source, tokenizer, examples)
         if longer is not None:
-            found[longer] = count
-    return found
+            longer_prompts[longer] = count
+    return longer_prompts
 
 
 def divided(
@@ -228,7 +228,7 @@ def _measured(model: "PreTrainedModel", trial: Trial, template: str) -> np.ndarr
     from tasc.training.core.precision import multiplies_in_bfloat16
 
     bfloat16 = multiplies_in_bfloat16(model.device, "auto", bf16=False)
-    return output_losses(model, _encoded(model, trial, template, trial.held), bfloat16=bfloat16)
+    return output_losses(model, _encoded(model, trial, template, trial.held_out), bfloat16=bfloat16)
 
 
 def _trained(trial: Trial, template: str, steps: int | None) -> tuple[np.ndarray, int]:

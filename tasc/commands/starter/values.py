@@ -154,8 +154,8 @@ def _fit(
 ) -> Fit:
     """Choose the options of the steps of ``models`` trainings. ``rows`` counts those of splits."""
     parameters = parameters_of(options.model)
-    known = options.model is not None and parameters < math.inf
-    tokenizer = load_tokenizer(options.model) if options.model and known else None
+    has_files = options.model is not None and parameters < math.inf
+    tokenizer = load_tokenizer(options.model) if options.model and has_files else None
     chosen = fit(parameters, tokenizer, corpus)
     chosen = replace(chosen, test=min(chosen.test, rows.get("test", chosen.test)))
     if options.hours is None:

@@ -189,3 +189,11 @@ def tensor_shapes(files: Sequence[Path], what: str) -> dict[str, tuple[int, ...]
 def elements(shapes: Shapes) -> int:
     """Return the total number of elements of tensors of these shapes."""
     return sum(math.prod(shape) for shape in shapes.values())
+
+
+def count_parameters(folder: Path) -> int:
+    """Count the parameters of a model folder by the shapes in its files.
+
+    Raises InputError if there are none.
+    """
+    return elements(tensor_shapes(weight_files(folder), f"model {folder}"))

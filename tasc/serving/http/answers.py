@@ -64,7 +64,7 @@ class Form:
         return self._piece(index, {"role": "assistant", "content": ""}, None) if self.chat else None
 
     def piece(self, index: int, text: str, finish: str | None = None) -> dict[str, Any]:
-        """Return a piece of output ``index``; ``finish`` is that of the last one."""
+        """Return a piece of output ``index``; ``finish`` marks the last one."""
         said = ({"content": text} if text else {}) if self.chat else text
         return self._piece(index, said, finish)
 

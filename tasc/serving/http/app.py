@@ -104,8 +104,8 @@ class Server:
         return handle
 
     def _check_key(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self.key is not None and not hmac.compare_digest(given.encode(), self.key.encode()):
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.key is not None and not hmac.compare_digest(key.encode(), self.key.encode()):
             raise RefusedError(
                 "the API key is missing or wrong", status=401, code="invalid_api_key"
             )
@@ -269,7 +269,7 @@ class _Answering:
         return ended
 
     async def pieces(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the outputs in pieces, as they come, and at last the usage if it is asked for."""
+        """Yield the outputs in pieces, as they come, and the usage last if the request wants it."""
         loaded = self.server.model.loaded
         usage = {"usage": None} if self.body.includes_usage else {}
         streams = [TextStream(loaded, self.body.stops) for _ in self.jobs]

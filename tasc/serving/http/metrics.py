@@ -13,23 +13,34 @@ class Metrics:
     """Counters of one server. Accepted tokens per forward are tokens divided by forwards."""
 
     def __init__(self, worker: Worker) -> None:
-        own = self.registry = CollectorRegistry()
-        self.requests = Counter("tasc_requests", "Requests by status.", ["status"], registry=own)
-        self.prompt = Counter("tasc_prompt_tokens", "Tokens of prompts.", registry=own)
-        self.tokens = Counter("tasc_tokens", "Tokens of outputs that ended.", registry=own)
-        self.forwards = Counter("tasc_forwards", "Forwards of each output, summed.", registry=own)
-        self.drafted = Counter("tasc_drafted_tokens", "Tokens that were drafted.", registry=own)
-        self.accepted = Counter("tasc_accepted_tokens", "Drafts that were accepted.", registry=own)
+        registry = self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "tasc_requests", "Requests by status.", ["status"], registry=registry
+        )
+        self.prompt = Counter("tasc_prompt_tokens", "Tokens of prompts.", registry=registry)
+        self.tokens = Counter("tasc_tokens", "Tokens of outputs that ended.", registry=registry)
+        self.forwards = Counter(
+            "tasc_forwards", "Forwards of each output, summed.", registry=registry
+        )
+        self.drafted = Counter(
+            "tasc_drafted_tokens", "Tokens that were drafted.", registry=registry
+        )
+        self.accepted = Counter(
+            "tasc_accepted_tokens", "Drafts that were accepted.", registry=registry
+        )
         self.first = Histogram(
-            "tasc_first_token_seconds", "Until the first token.", registry=own, buckets=_SECONDS
+            "tasc_first_token_seconds",
+            "Until the first token.",
+            registry=registry,
+            buckets=_SECONDS,
         )
         self.whole = Histogram(
-            "tasc_output_seconds", "Until an output ended.", registry=own, buckets=_SECONDS
+            "tasc_output_seconds", "Until an output ended.", registry=registry, buckets=_SECONDS
         )
-        Gauge("tasc_running", "Outputs that are decoded.", registry=own).set_function(
+        Gauge("tasc_running", "Outputs that are decoded.", registry=registry).set_function(
             lambda: worker.running
         )
-        Gauge("tasc_waiting", "Outputs that wait.", registry=own).set_function(
+        Gauge("tasc_waiting", "Outputs that wait.", registry=registry).set_function(
             lambda: worker.waiting
         )
 

@@ -69,8 +69,8 @@ class ServedModel:
                 prompt.encode()
             except UnicodeEncodeError:
                 raise InputError("the prompt has half of a surrogate pair: remove it") from None
-            found = self.loaded.tokenizer.tokenizer.encode(prompt, add_special_tokens=special)
-            prompt = found.ids
+            tokenizer = self.loaded.tokenizer.tokenizer
+            prompt = tokenizer.encode(prompt, add_special_tokens=special).ids
         if max(prompt, default=0) >= 2**31:
             raise InputError(f"token id {max(prompt)} is too large: use the model's own tokenizer")
         ids = np.array(prompt, np.int64).astype(np.int32)
@@ -103,7 +103,8 @@ class TextStream:
 
     def __init__(self, loaded: Loaded, stops: Sequence[str]) -> None:
         self.loaded, self.stops = loaded, stops
-        self.held = max(map(len, stops), default=1) - 1  # characters that may begin a stop string
+        # Characters at the end that may begin a stop string.
+        self.withheld = max(map(len, stops), default=1) - 1
         self.tokens: list[int] = []
         self.sent = ""
 
@@ -111,8 +112,8 @@ class TextStream:
         """Return the text that ``tokens`` (k,) int32 add, without what may still change."""
         self.tokens += tokens.tolist()
         text = self.loaded.text(self.tokens).rstrip(_UNFINISHED)
-        found = [at for stop in self.stops if (at := text.find(stop)) >= 0]
-        return self._send(text[: min([*found, max(len(text) - self.held, 0)])])
+        stops = [at for stop in self.stops if (at := text.find(stop)) >= 0]
+        return self._send(text[: min([*stops, max(len(text) - self.withheld, 0)])])
 
     def end(self, text: str) -> str:
         """Return the rest of the whole ``text``."""

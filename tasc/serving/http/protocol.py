@@ -166,9 +166,9 @@ class CompletionBody(Body):
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        found: Any = self.prompt
-        alone = isinstance(found, str) or (found and isinstance(found[0], int))
-        return [found] if alone else found
+        prompt: Any = self.prompt
+        alone = isinstance(prompt, str) or (prompt and isinstance(prompt[0], int))
+        return [prompt] if alone else prompt
 
 
 class Part(_Closed):
@@ -209,18 +209,18 @@ class ChatBody(Body):
 def read_body(kind: type[Kind], data: bytes) -> Kind:
     """Return the body in ``data``. Raises RefusedError with all problems found."""
     try:
-        found = json.loads(data)
+        fields = json.loads(data)
     except (ValueError, RecursionError):
         raise RefusedError("the body is not JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise RefusedError("the body is not a JSON object")
-    for name in _NEUTRAL.keys() & found.keys():
-        if not _is_neutral(name, found.pop(name)):
+    for name in _NEUTRAL.keys() & fields.keys():
+        if not _is_neutral(name, fields.pop(name)):
             raise RefusedError(
                 f"{name} is not supported: leave it out", param=name, code="unsupported_parameter"
             )
     try:
-        return kind.model_validate(found)
+        return kind.model_validate(fields)
     except ValidationError as error:
         problems = error.errors()
         first = problems[0]["loc"]

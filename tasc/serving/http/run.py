@@ -24,7 +24,7 @@ def serve(options: ServeOptions, note: Callable[[str], None]) -> None:
     """
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    with _bound(options.host, options.port) as own:
+    with _bound(options.host, options.port) as listener:
         model = ServedModel(options)
         model.start()
         key = os.environ.get(API_KEY) or None
@@ -42,7 +42,7 @@ def serve(options: ServeOptions, note: Callable[[str], None]) -> None:
         ready = f"serving {model.name} at http://{host}:{options.port}/v1"
         try:
             with suppress(KeyboardInterrupt):  # uvicorn raises the signal again when it has ended
-                _Uvicorn(config, lambda: note(ready)).run(sockets=[own])
+                _Uvicorn(config, lambda: note(ready)).run(sockets=[listener])
         finally:
             model.worker.stop()
 
@@ -62,17 +62,17 @@ class _Uvicorn(uvicorn.Server):
 def _bound(host: str, port: int) -> socket.socket:
     """Return a socket that is bound, but does not listen. Raises UnavailableError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    own = socket.socket(family, socket.SOCK_STREAM)
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        own.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        own.close()
+        listener.close()
         raise UnavailableError(
             f"cannot listen at {host}, port {port} ({error.strerror}): give another --host or "
             "--port"
         ) from None
-    return own
+    return listener
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,14 +21,18 @@ using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 void pack(PackedMatrix* made, const Matrix<T>& weights, Element element, const Input<float>* bias,
-          const Input<float>* scales) {
+          const Matrix<uint16_t>* scales) {
   const auto n = static_cast<int64_t>(weights.shape(0)), k = static_cast<int64_t>(weights.shape(1));
   if (n == 0 || k == 0) throw std::invalid_argument("a packed matrix must not be empty");
-  for (const auto* each : {bias, scales})
-    if (each && each->size() != weights.shape(0))
-      throw std::invalid_argument("a matrix of " + std::to_string(n) + " rows has a bias or scales of " +
-                                  std::to_string(each->size()));
-  const float *added = bias ? bias->data() : nullptr, *scaled = scales ? scales->data() : nullptr;
+  const auto size = "a matrix of " + std::to_string(n) + " rows and " + std::to_string(k) + " columns has ";
+  if (bias && bias->size() != weights.shape(0))
+    throw std::invalid_argument(size + "a bias of " + std::to_string(bias->size()));
+  const auto blocks = static_cast<size_t>((k + tasc::kScaleBlock - 1) / tasc::kScaleBlock);
+  if (scales && (scales->shape(0) != weights.shape(0) || scales->shape(1) != blocks))
+    throw std::invalid_argument(size + "scales of " + std::to_string(scales->shape(0)) + " rows and " +
+                                std::to_string(scales->shape(1)) + " blocks");
+  const float* added = bias ? bias->data() : nullptr;
+  const uint16_t* scaled = scales ? scales->data() : nullptr;
   const nb::gil_scoped_release release;
   new (made) PackedMatrix(weights.data(), element, n, k, added, scaled);
 }
@@ -54,13 +58,13 @@ void bind_pack_by8(nb::class_<PackedMatrix>& packed) {
   packed
       .def(
           "__init__",
-          [element](PackedMatrix* made, const Matrix<int8_t>& weights, const Input<float>& scales, bool half) {
+          [element](PackedMatrix* made, const Matrix<int8_t>& weights, const Matrix<uint16_t>& scales, bool half) {
             pack(made, weights, element(half), nullptr, &scales);
           },
           nb::arg("weights").noconvert(), nb::arg("scales").noconvert(), nb::arg("half"))
       .def(
           "__init__",
-          [element](PackedMatrix* made, const Matrix<int8_t>& weights, const Input<float>& scales, bool half,
+          [element](PackedMatrix* made, const Matrix<int8_t>& weights, const Matrix<uint16_t>& scales, bool half,
                     const Input<float>& bias) { pack(made, weights, element(half), &bias, &scales); },
           nb::arg("weights").noconvert(), nb::arg("scales").noconvert(), nb::arg("half"), nb::arg("bias").noconvert());
 }

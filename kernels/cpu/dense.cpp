@@ -25,16 +25,18 @@ namespace {
 struct Kernels {
   const char* name;
   bool supported;
-  DenseKernel float32, bfloat16, float32_by8, bfloat16_by8;
+  DenseKernel float32, bfloat16;
   AttentionKernel attend_float32, attend_bfloat16;
   const RowKernels *rows_float32, *rows_bfloat16;
   const HeadKernels *head_float32, *head_bfloat16;
+  const QuantisedKernels *quantised_float32, *quantised_bfloat16;
 };
 
-#define TASC_KERNELS(name, supported) \
-  {#name, supported, name::dense_float32, name::dense_bfloat16, name::dense_float32_by8, name::dense_bfloat16_by8, \
-   name::attend_float32, name::attend_bfloat16, \
-   &name::rows_float32, &name::rows_bfloat16, &name::head_float32, &name::head_bfloat16}
+// Products of bytes have instructions of their own, `bytes`, beside those of floats.
+#define TASC_KERNELS(name, supported, bytes) \
+  {#name, supported, name::dense_float32, name::dense_bfloat16, name::attend_float32, name::attend_bfloat16, \
+   &name::rows_float32, &name::rows_bfloat16, &name::head_float32, &name::head_bfloat16, \
+   &bytes::quantised_float32, &bytes::quantised_bfloat16}
 
 #ifdef TASC_ARM
 // Whether the machine has optional instructions: Linux' bits of AT_HWCAP and AT_HWCAP2, and macOS' names.
@@ -55,21 +57,35 @@ bool has_dot_products() { return has_optional(1ul << 20, 0, "hw.optional.arm.FEA
 bool has_bfloat16() { return has_optional(0, 1ul << 14, "hw.optional.arm.FEAT_BF16"); }         // HWCAP2_BF16
 #endif
 
+#ifdef TASC_X86
+bool has_avx512vnni() { return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni"); }
+
+bool has_avxvnni() {
+#if defined(__GNUC__) && (defined(__clang__) || __GNUC__ > 11)
+  return __builtin_cpu_supports("avxvnni") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+#endif
+
 // The best come first.
 std::vector<Kernels> all_kernels() {
   return {
 #ifdef TASC_X86
       TASC_KERNELS(avx512bf16, __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-                                   __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")),
-      TASC_KERNELS(avx512, __builtin_cpu_supports("avx512f") != 0),
-      TASC_KERNELS(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")),
+                                   __builtin_cpu_supports("avx512vl") && has_avx512vnni(), avx512vnni),
+      has_avx512vnni() ? Kernels TASC_KERNELS(avx512, true, avx512vnni)
+                       : Kernels TASC_KERNELS(avx512, __builtin_cpu_supports("avx512bw") != 0, avx512),
+      has_avxvnni() ? Kernels TASC_KERNELS(avx2, true, avxvnni)
+                    : Kernels TASC_KERNELS(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), avx2),
 #endif
 #ifdef TASC_ARM
-      TASC_KERNELS(neonbf16, has_dot_products() && has_bfloat16()),
-      TASC_KERNELS(neondot, has_dot_products()),
-      TASC_KERNELS(neon, true),
+      TASC_KERNELS(neonbf16, has_dot_products() && has_bfloat16(), neondot),
+      TASC_KERNELS(neondot, has_dot_products(), neondot),
+      TASC_KERNELS(neon, true, neon),
 #endif
-      TASC_KERNELS(portable, true),
+      TASC_KERNELS(portable, true, portable),
   };
 }
 
@@ -89,6 +105,10 @@ Kernels first_kernels() {
 Kernels& kernels() {
   static Kernels chosen = first_kernels();
   return chosen;
+}
+
+const QuantisedKernels& quantised_kernels(Element element) {
+  return element == Element::kBFloat16 ? *kernels().quantised_bfloat16 : *kernels().quantised_float32;
 }
 
 int64_t divided_up(int64_t size, int64_t by) { return (size + by - 1) / by; }
@@ -141,21 +161,33 @@ const RowKernels& row_kernels(bool half) { return half ? *kernels().rows_bfloat1
 const HeadKernels& head_kernels(bool half) { return half ? *kernels().head_bfloat16 : *kernels().head_float32; }
 
 PackedMatrix::PackedMatrix(const void* weights, Element element, int64_t n, int64_t k, const float* bias,
-                           const float* scales)
-    : n_(n), k_(k), element_(element), size_(scales ? 1 : element == Element::kFloat32 ? 4 : 2) {
+                           const uint16_t* scales)
+    : n_(n), k_(k), element_(element), size_(scales ? 1 : element == Element::kFloat32 ? 4 : 2),
+      steps_(scales ? divided_up(k, kScaleBlock) * (kScaleBlock / kQuad) : divided_up(k * size_, kCell)) {
   const int64_t panels = divided_up(n, kPanel);
-  const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * divided_up(k * size_, kCell), 1) * kLine);
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * steps_, 1) * kLine);
   panels_ = matrix_memory(bytes);
   std::memset(panels_.get(), 0, bytes);
-  const auto padded = [&](const float* given) {
-    auto made = std::make_unique<float[]>(static_cast<size_t>(panels * kPanel));
-    std::copy(given, given + n, made.get());
-    return made;
-  };
-  if (bias) bias_ = padded(bias);
-  if (scales) scales_ = padded(scales);  // before the pieces, which they place otherwise
+  if (bias) {
+    bias_ = std::make_unique<float[]>(static_cast<size_t>(panels * kPanel));
+    std::copy(bias, bias + n, bias_.get());
+  }
   const auto* from = static_cast<const char*>(weights);
   each_piece(0, n, [&](char* piece, int64_t at, size_t size) { std::memcpy(piece, from + at, size); });
+  if (scales) place_scales(scales, panels);
+}
+
+void PackedMatrix::place_scales(const uint16_t* scales, int64_t panels) {
+  const int64_t blocks = divided_up(k_, kScaleBlock);
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(panels * blocks * kPanel, 1)) * sizeof *scales;
+  scales_ = matrix_memory(bytes);
+  std::memset(scales_.get(), 0, bytes);
+  auto* to = reinterpret_cast<uint16_t*>(scales_.get());
+  for (int64_t row = 0; row < n_; ++row) {
+    const int64_t panel = row / kPanel, first = panel / kGroup * kGroup, width = std::min(kGroup, panels - first);
+    for (int64_t b = 0; b < blocks; ++b)
+      to[(first * blocks + b * width + panel - first) * kPanel + row % kPanel] = scales[row * blocks + b];
+  }
 }
 
 void PackedMatrix::unpack(void* weights, int64_t begin, int64_t end) const {
@@ -164,40 +196,56 @@ void PackedMatrix::unpack(void* weights, int64_t begin, int64_t end) const {
 }
 
 // Calls visit(piece, byte in the unpacked matrix, bytes) for the pieces of rows [begin, end): a line has four bytes
-// of each row. Those of one product lie together: all, or of 8-bit weights one, or two for bfloat16.
+// of each row.
 template <class Visit>
 void PackedMatrix::each_piece(int64_t begin, int64_t end, const Visit& visit) const {
-  const int64_t panels = divided_up(n_, kPanel), row_bytes = k_ * size_, steps = divided_up(row_bytes, kCell);
-  const bool half = element_ == Element::kBFloat16;
-  const int64_t piece = !scales_ ? kCell : half ? 2 : 1, apart = half ? 8 : kPanel;
+  const int64_t panels = divided_up(n_, kPanel), row_bytes = k_ * size_;
   for (int64_t row = begin; row < end; ++row) {
-    const int64_t panel = row / kPanel, first = panel / kGroup * kGroup;
-    const int64_t width = std::min(kGroup, panels - first), lane = row % kPanel;
-    const int64_t place = scales_ && half ? lane / 4 * kPanel + lane % 4 * piece : lane * piece;
-    char* line = panels_.get() + (first * steps + panel - first) * kLine;
-    for (int64_t at = 0; at < row_bytes; at += piece) {
-      char* own = line + at / kCell * width * kLine + place + at % kCell / piece * apart;
-      visit(own, row * row_bytes + at, static_cast<size_t>(std::min(piece, row_bytes - at)));
-    }
+    const int64_t panel = row / kPanel, first = panel / kGroup * kGroup, width = std::min(kGroup, panels - first);
+    char* piece = panels_.get() + (first * steps_ + panel - first) * kLine + row % kPanel * kCell;
+    for (int64_t at = 0; at < row_bytes; at += kCell, piece += width * kLine)
+      visit(piece, row * row_bytes + at, static_cast<size_t>(std::min(kCell, row_bytes - at)));
   }
 }
 
-void PackedMatrix::multiply(const void* x, int64_t rows, void* out, ThreadPool* pool) const {
-  const DenseCall call{x, panels_.get(), bias_.get(), scales_.get(), out, rows, k_, n_};
-  const bool half = element_ == Element::kBFloat16;
-  const DenseKernel kernel = scales_ ? (half ? kernels().bfloat16_by8 : kernels().float32_by8)
-                                     : (half ? kernels().bfloat16 : kernels().float32);
+PackedRows PackedMatrix::rows(const void* x, int64_t count) const {
+  PackedRows rows(x, count);
+  if (scales_) rows.round(element_, k_);
+  return rows;
+}
+
+void PackedRows::round(Element element, int64_t k) {
+  const auto blocks = static_cast<size_t>(count() * divided_up(k, kScaleBlock));
+  memory_.resize(blocks * (kScaleBlock + sizeof(float) + sizeof(int32_t)));
+  quantised_.scales = reinterpret_cast<float*>(memory_.data());
+  quantised_.bases = reinterpret_cast<int32_t*>(quantised_.scales + blocks);
+  quantised_.whole = reinterpret_cast<int8_t*>(quantised_.bases + blocks);
+  quantised_kernels(element).round(x_, k, quantised_);
+}
+
+void PackedMatrix::multiply(const PackedRows& rows, void* out, ThreadPool* pool) const {
   const int64_t groups = divided_up(divided_up(n_, kPanel), kGroup);
+  const DenseCall call{rows.x(), panels_.get(), bias_.get(), out, rows.count(), k_, n_};
+  const DenseKernel kernel = element_ == Element::kBFloat16 ? kernels().bfloat16 : kernels().float32;
+  const QuantisedCall quantised{rows.quantised(), panels_.get(), reinterpret_cast<const uint16_t*>(scales_.get()),
+                                bias_.get(), out, divided_up(k_, kScaleBlock), n_};
+  const auto multiply_groups = [&](int64_t begin, int64_t end) {
+    if (scales_) {
+      quantised_kernels(element_).multiply(quantised, begin, end);
+    } else {
+      kernel(call, begin, end);
+    }
+  };
   const auto shares = pool ? std::min<int64_t>(groups, static_cast<int64_t>(pool->size())) : 1;
-  if (shares == 1) return kernel(call, 0, groups);
+  if (shares == 1) return multiply_groups(0, groups);
   pool->for_each(static_cast<size_t>(shares), [&](size_t i) {
     const auto share = static_cast<int64_t>(i);
-    kernel(call, groups * share / shares, groups * (share + 1) / shares);
+    multiply_groups(groups * share / shares, groups * (share + 1) / shares);
   });
 }
 
 void PackedMatrix::pick(const void* x, const int64_t* panels, int64_t count, float* out) const {
-  const DenseCall call{x, panels_.get(), bias_.get(), nullptr, nullptr, 1, k_, n_};
+  const DenseCall call{x, panels_.get(), bias_.get(), nullptr, 1, k_, n_};
   head_kernels(element_ == Element::kBFloat16).pick(call, panels, count, out);
 }
 

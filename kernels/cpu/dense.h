@@ -1,6 +1,7 @@
 // What dense.cpp hands to the kernels, which are compiled once per instruction set.
 #pragma once
 #include "tasc/attention_call.h"
+#include "tasc/quantised.h"
 
 #include <stdint.h>
 
@@ -9,14 +10,29 @@ namespace tasc {
 constexpr int64_t kPanel = 16;  // outputs of a panel, a lane each
 constexpr int64_t kGroup = 4;   // panels that lie side by side; the last group may have fewer
 constexpr int64_t kLine = 64;   // bytes of a panel for one step over k
+constexpr int64_t kQuad = 4;    // elements of a row per step of 8 bits
 
 struct DenseCall {
   const void* x;       // (rows, k)
   const char* panels;  // groups, each (steps, panels of the group, kLine bytes)
   const float* bias;   // (n), padded to whole panels; or null
-  const float* scales; // (n) of 8-bit weights, padded to whole panels; or null
   void* out;           // (rows, n)
   int64_t rows, k, n;
+};
+
+struct QuantisedCall {
+  QuantisedRows rows;
+  const char* panels;      // groups of 8-bit weights, each (steps, panels of the group, kLine bytes)
+  const uint16_t* scales;  // of bfloat16; groups, each (blocks, panels of the group, kPanel)
+  const float* bias;       // (n), padded to whole panels; or null
+  void* out;               // (rows, n)
+  int64_t blocks, n;
+};
+
+// For one element type of inputs and outputs.
+struct QuantisedKernels {
+  void (*round)(const void* x, int64_t k, const QuantisedRows& rows);  // fills `rows` from x (rows, k)
+  void (*multiply)(const QuantisedCall&, int64_t begin, int64_t end);  // for groups [begin, end)
 };
 
 // Computes the outputs of groups [begin, end).
@@ -54,7 +70,6 @@ struct BoundCall {
   int64_t rows, steps, n;
 };
 
-constexpr int64_t kQuad = 4;  // elements of a row per step of 8 bits
 constexpr int64_t kPicked = 4;  // panels that `pick` multiplies side by side
 
 struct HeadKernels {
@@ -71,8 +86,6 @@ const HeadKernels& head_kernels(bool half);
   namespace name {                                                     \
   void dense_float32(const DenseCall& call, int64_t begin, int64_t end);  \
   void dense_bfloat16(const DenseCall& call, int64_t begin, int64_t end); \
-  void dense_float32_by8(const DenseCall& call, int64_t begin, int64_t end);  \
-  void dense_bfloat16_by8(const DenseCall& call, int64_t begin, int64_t end); \
   void attend_float32(const AttentionCall& call, int64_t begin, int64_t end, float* scratch);  \
   void attend_bfloat16(const AttentionCall& call, int64_t begin, int64_t end, float* scratch); \
   extern const RowKernels rows_float32;                                    \
@@ -90,6 +103,22 @@ TASC_DENSE_KERNELS(avx512bf16)
 TASC_DENSE_KERNELS(neon)
 TASC_DENSE_KERNELS(neondot)
 TASC_DENSE_KERNELS(neonbf16)
+#endif
+
+#define TASC_QUANTISED_KERNELS(name)                               \
+  namespace name {                                                 \
+  extern const QuantisedKernels quantised_float32, quantised_bfloat16; \
+  }
+TASC_QUANTISED_KERNELS(portable)
+#ifdef TASC_X86
+TASC_QUANTISED_KERNELS(avx2)
+TASC_QUANTISED_KERNELS(avxvnni)
+TASC_QUANTISED_KERNELS(avx512)
+TASC_QUANTISED_KERNELS(avx512vnni)
+#endif
+#ifdef TASC_ARM
+TASC_QUANTISED_KERNELS(neon)
+TASC_QUANTISED_KERNELS(neondot)
 #endif
 
 }  // namespace tasc

@@ -15,9 +15,6 @@ constexpr int64_t kSums = kRegisters == 32 ? 28 : 12;
 constexpr int64_t kMostRows = kSums / kSplit < 7 ? kSums / kSplit : 7;
 constexpr int fitting(int rows) { return rows < kMostRows ? rows : kMostRows; }  // more are not compiled
 
-template <class T>
-constexpr int64_t kWide = T::kStep * T::kParts;  // elements of a row in a line
-
 // Sums R rows in P panels from the one at `first` on, of W that lie side by side. The first of them fetches all W, and
 // `lines` lines from `ahead` on per step into the second-level cache. An output's sum does not depend on R, P and W.
 template <class T, int R, int P, int W>
@@ -28,10 +25,10 @@ void block(const DenseCall& call, const char* line, int first, int64_t first_row
   constexpr int kWeights = P * kSplit;
   Lanes sums[R][kWeights] = {};
   const auto* x = static_cast<const typename T::X*>(call.x) + first_row * call.k;
-  const auto step = [&](int64_t part, auto value_of) {
-    decltype(T::weights(line, 0, 0)) w[kWeights];
+  const auto step = [&](auto value_of) {
+    decltype(T::weights(line, 0)) w[kWeights];
 #pragma GCC unroll 16
-    for (int i = 0; i < kWeights; ++i) w[i] = T::weights(line + i / kSplit * kLine, part, i % kSplit);
+    for (int i = 0; i < kWeights; ++i) w[i] = T::weights(line + i / kSplit * kLine, i % kSplit);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const auto value = value_of(x + r * call.k);
@@ -40,30 +37,20 @@ void block(const DenseCall& call, const char* line, int first, int64_t first_row
     }
   };
   int64_t i = 0;
-  for (; i + kWide<T> <= call.k; i += kWide<T>, line += kStride) {
+  for (; i + T::kStep <= call.k; i += T::kStep, line += kStride) {
     if (first == 0) {
 #pragma GCC unroll 8
       for (int p = 0; p < W; ++p) __builtin_prefetch(line + kAhead * kStride + p * kLine);
     }
     for (int64_t l = 0; l < lines; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
-#pragma GCC unroll 4
-    for (int64_t part = 0; part < T::kParts; ++part)
-      step(part, [&](const typename T::X* row) { return T::pair(row + i + part * T::kStep); });
+    step([&](const typename T::X* row) { return T::pair(row + i); });
   }
-  int64_t part = 0;
-  for (; i + T::kStep <= call.k; i += T::kStep, ++part)
-    step(part, [&](const typename T::X* row) { return T::pair(row + i); });
-  if (i < call.k) step(part, [&](const typename T::X* row) { return T::last(row + i); });
+  if (i < call.k) step([&](const typename T::X* row) { return T::last(row + i); });
   const Copied done(sums);
   for (int w = 0; w < kWeights && column < call.n; ++w, column += kLanes) {
     for (int r = 0; r < R; ++r) {
       Lanes sum = done.rows[r][w];
-      const Lanes bias = call.bias ? load<Lanes>(call.bias + column) : Lanes{};
-      if constexpr (T::kScaled) {
-        sum = multiply_add(sum, load<Lanes>(call.scales + column), bias);
-      } else if (call.bias) {
-        sum += bias;
-      }
+      if (call.bias) sum += load<Lanes>(call.bias + column);
       auto* out = static_cast<typename T::X*>(call.out) + (first_row + r) * call.n + column;
       store<T>(out, sum, call.n - column);
     }
@@ -89,7 +76,7 @@ void group(const DenseCall& call, const char* panels, int64_t column) {
   static constexpr Rows kRows[] = {rows_of<T, fitting(1), P>, rows_of<T, fitting(2), P>, rows_of<T, fitting(3), P>,
                                    rows_of<T, fitting(4), P>, rows_of<T, fitting(5), P>, rows_of<T, fitting(6), P>,
                                    rows_of<T, fitting(7), P>};
-  const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + kWide<T> - 1) / kWide<T>;
+  const int64_t blocks = (call.rows + kMostRows - 1) / kMostRows, steps = (call.k + T::kStep - 1) / T::kStep;
   const int64_t lines = blocks > 1 ? (P + blocks - 1) / blocks : 0;
   const char* next = panels + steps * P * kLine;
   for (int64_t b = 0; b < blocks; ++b) {
@@ -102,7 +89,7 @@ template <class T>
 void dense(const DenseCall& call, int64_t begin, int64_t end) {
   static constexpr void (*kGroups[kGroup])(const DenseCall&, const char*, int64_t) = {
       group<T, 1>, group<T, 2>, group<T, 3>, group<T, 4>};
-  const int64_t steps = (call.k + kWide<T> - 1) / kWide<T>, panels = (call.n + kPanel - 1) / kPanel;
+  const int64_t steps = (call.k + T::kStep - 1) / T::kStep, panels = (call.n + kPanel - 1) / kPanel;
   for (int64_t g = begin; g < end; ++g) {
     const int64_t left = panels - g * kGroup, width = left < kGroup ? left : kGroup;
     kGroups[width - 1](call, call.panels + g * kGroup * steps * kLine, g * kGroup * kPanel);
@@ -325,7 +312,5 @@ void attend_bfloat16(const AttentionCall& call, int64_t begin, int64_t end, floa
 }
 void dense_float32(const DenseCall& call, int64_t begin, int64_t end) { dense<Float32>(call, begin, end); }
 void dense_bfloat16(const DenseCall& call, int64_t begin, int64_t end) { dense<BFloat16>(call, begin, end); }
-void dense_float32_by8(const DenseCall& call, int64_t begin, int64_t end) { dense<Float32By8>(call, begin, end); }
-void dense_bfloat16_by8(const DenseCall& call, int64_t begin, int64_t end) { dense<BFloat16By8>(call, begin, end); }
 
 }  // namespace tasc::TASC_ISA

@@ -177,7 +177,7 @@ void side_by_side(const DenseCall& call, const int64_t* panels, float* out) {
     for (int c = 0; c < C; ++c) {
       __builtin_prefetch(lines[c] + kAhead * strides[c]);
 #pragma GCC unroll 4
-      for (int i = 0; i < kSplit; ++i) sums[c][i] = T::add(sums[c][i], value, T::weights(lines[c], 0, i));
+      for (int i = 0; i < kSplit; ++i) sums[c][i] = T::add(sums[c][i], value, T::weights(lines[c], i));
       lines[c] += strides[c];
     }
   };

@@ -105,11 +105,9 @@ inline Lanes exp_of(Lanes x) {
 struct Float32 {
   using X = float;
   static Lanes widened(const X* x) { return load<Lanes>(x); }
-  static constexpr int64_t kStep = 1;   // elements of a row that are added at once
-  static constexpr int64_t kParts = 1;  // steps in a line
-  static constexpr bool kScaled = false;
+  static constexpr int64_t kStep = 1;  // elements of a row that are added at once
   // Of register `split` of a panel.
-  static Lanes weights(const char* line, int64_t /*part*/, int64_t split) { return load<Lanes>(line + split * kWidth); }
+  static Lanes weights(const char* line, int64_t split) { return load<Lanes>(line + split * kWidth); }
   static float pair(const X* x) { return *x; }
   static float last(const X* x) { return *x; }
   static Lanes add(Lanes sum, float x, Lanes w) { return multiply_add(x, w, sum); }
@@ -125,9 +123,8 @@ struct BFloat16 {
     return (Lanes)(__builtin_convertvector(load<Halves>(x), Bits) << 16);
 #endif
   }
-  static constexpr int64_t kStep = 2, kParts = 1;
-  static constexpr bool kScaled = false;
-  static Bits weights(const char* line, int64_t /*part*/, int64_t split) { return load<Bits>(line + split * kWidth); }
+  static constexpr int64_t kStep = 2;
+  static Bits weights(const char* line, int64_t split) { return load<Bits>(line + split * kWidth); }
   static uint32_t pair(const X* x) { return load<uint32_t>(x); }
   static uint32_t last(const X* x) { return *x; }  // and a zero
   static Lanes add(Lanes sum, uint32_t x, Bits w) {
@@ -153,98 +150,6 @@ struct BFloat16 {
     return __builtin_convertvector(upper >> 16, Halves);
 #endif
   }
-};
-
-// Weights in 8 bits, which both element types represent exactly. A product is finished by the scales of its rows.
-struct Float32By8 : Float32 {
-  static constexpr int64_t kParts = 4;
-  static constexpr bool kScaled = true;
-  static Lanes weights(const char* line, int64_t part, int64_t split) {
-    const char* bytes = line + part * kPanel + split * kLanes;
-#ifdef __AVX512F__
-    return (Lanes)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(bytes)));
-#elif defined(__AVX2__)
-    return (Lanes)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes))));
-#elif defined(TASC_NEON)
-    // The registers of a panel share a load.
-    const int8x16_t panel = load<int8x16_t>(bytes - split * kLanes);
-    const int16x8_t half = split < 2 ? vmovl_s8(vget_low_s8(panel)) : vmovl_high_s8(panel);
-    return (Lanes)vcvtq_f32_s32(split % 2 ? vmovl_high_s16(half) : vmovl_s16(vget_low_s16(half)));
-#else
-    return __builtin_convertvector(__builtin_convertvector(load<Bytes>(bytes), Ints), Lanes);
-#endif
-  }
-};
-
-#ifdef __AVX512VBMI__
-// The upper and the lower byte of each whole number below 128 in bfloat16.
-struct WholeNumbers {
-  alignas(64) uint8_t upper[128] = {}, lower[128] = {};
-  constexpr WholeNumbers() {
-    for (uint32_t whole = 1; whole < 128; ++whole) {
-      const uint32_t half = __builtin_bit_cast(uint32_t, static_cast<float>(whole)) >> 16;
-      upper[whole] = static_cast<uint8_t>(half >> 8), lower[whole] = static_cast<uint8_t>(half);
-    }
-  }
-};
-constexpr WholeNumbers kWhole{};
-#endif
-
-// 16 bytes of a line are two steps of four rows.
-struct BFloat16By8 : BFloat16 {
-  static constexpr int64_t kParts = 2;
-  static constexpr bool kScaled = true;
-#ifdef __AVX512VBMI__
-  static __m512i look_up(const uint8_t* table, __m512i at) {
-    return _mm512_permutex2var_epi8(_mm512_load_si512(table), at, _mm512_load_si512(table + 64));
-  }
-  static Bits weights(const char* line, int64_t part, int64_t /*split*/) {
-    const __m512i bytes = _mm512_loadu_si512(line), size = _mm512_abs_epi8(bytes);
-    const __m512i lower = look_up(kWhole.lower, size);
-    constexpr int kOrAnd = 0xf8;  // a | (b & c)
-    const __m512i upper = _mm512_ternarylogic_epi32(look_up(kWhole.upper, size), bytes,
-                                                    _mm512_set1_epi8(static_cast<char>(0x80)), kOrAnd);
-    return (Bits)(part ? _mm512_unpackhi_epi8(lower, upper) : _mm512_unpacklo_epi8(lower, upper));
-  }
-#elif defined(__AVX2__)
-  static Bits weights(const char* line, int64_t part, int64_t split) {
-    const char* from = line + split * kWidth + part * 8;
-    const auto halves = [&](int64_t row) {  // of four rows
-      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + row * 4));
-      return _mm256_srli_epi32((__m256i)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), 16);
-    };
-    Bits pairs;
-    for (int64_t row = 0; row < kLanes; row += 8) {
-      const __m256i both = _mm256_packus_epi32(halves(row), halves(row + 4));
-      const __m256i ordered = _mm256_permute4x64_epi64(both, 0xd8);
-      memcpy(reinterpret_cast<char*>(&pairs) + row * 4, &ordered, sizeof ordered);
-    }
-    return pairs;
-  }
-#elif defined(TASC_NEON)
-  static Bits weights(const char* line, int64_t part, int64_t split) {
-    const int16x8_t whole = vmovl_s8(load<int8x8_t>(line + split * kWidth + part * 8));
-    const float32x4_t low = vcvtq_f32_s32(vmovl_s16(vget_low_s16(whole)));
-    const float32x4_t high = vcvtq_f32_s32(vmovl_high_s16(whole));
-    return (Bits)vuzp2q_u16((uint16x8_t)low, (uint16x8_t)high);  // the upper halves
-  }
-#else
-  static Bits weights(const char* line, int64_t part, int64_t split) {
-    typedef int8_t Signed __attribute__((vector_size(8)));
-    typedef float Wide __attribute__((vector_size(32)));
-    Bits pairs;
-    for (int64_t row = 0; row < kLanes; row += 4) {
-      const Wide numbers = __builtin_convertvector(
-          load<Signed>(line + split * kWidth + row * 4 + part * 8), Wide);
-      uint32_t bits[8];
-      memcpy(bits, &numbers, sizeof bits);
-      uint16_t halves[8];
-      for (int i = 0; i < 8; ++i) halves[i] = static_cast<uint16_t>(bits[i] >> 16);
-      memcpy(reinterpret_cast<char*>(&pairs) + row * 4, halves, sizeof halves);
-    }
-    return pairs;
-  }
-#endif
 };
 
 // Up to a register of elements, the others 0.

@@ -23,7 +23,8 @@ Layer::Layer(const LayerParts& parts)
     : parts_(parts), hidden_(parts.query->k()), inner_(parts.gate->n()),
       size_(parts.query->element() == Element::kFloat32 ? 4 : 2) {
   const auto fits = [&](const PackedMatrix* matrix, int64_t n, int64_t k) {
-    return matrix->element() == parts.query->element() && matrix->n() == n && matrix->k() == k;
+    return matrix->element() == parts.query->element() && matrix->has_scales() == parts.query->has_scales() &&
+           matrix->n() == n && matrix->k() == k;
   };
   const int64_t heads = parts.query->n(), key_heads = parts.key->n(), d = parts.d;
   if (d < 2 || d % 2 || heads % d || key_heads % d || !fits(parts.key, key_heads, hidden_) ||
@@ -40,10 +41,11 @@ void Layer::before_attention(const void* x, int64_t rows, const void* cos, const
   for (int64_t first = 0; first < rows; first += kRows) {
     const int64_t count = std::min(rows - first, kRows);
     kernels.norm(at(x, first * hidden_ * size_), parts_.norm, parts_.epsilon, count, hidden_, normed.data());
+    const PackedRows inputs = parts_.query->rows(normed.data(), count);
     const auto project = [&](const PackedMatrix* matrix, const void* norm, void* out, bool rotated) {
       char* to = at(out, first * matrix->n() * size_);
       const int64_t heads = matrix->n() / parts_.d;
-      matrix->multiply(normed.data(), count, to, pool);
+      matrix->multiply(inputs, to, pool);
       if (norm) kernels.norm(to, norm, parts_.epsilon, count * heads, parts_.d, to);
       for (int64_t row = 0; rotated && row < count; ++row) {
         const int64_t turn = (first + row) % turns * parts_.d * size_;
@@ -67,8 +69,9 @@ void Layer::after_attention(const void* x, const void* attended, int64_t rows, v
     parts_.out->multiply(at(attended, first * parts_.out->k() * size_), count, normed, pool);
     kernels.add(at(x, first * hidden_ * size_), normed, size, to);
     kernels.norm(to, parts_.mlp_norm, parts_.epsilon, count, hidden_, normed);
-    parts_.gate->multiply(normed, count, gate, pool);
-    parts_.up->multiply(normed, count, up, pool);
+    const PackedRows inputs = parts_.gate->rows(normed, count);
+    parts_.gate->multiply(inputs, gate, pool);
+    parts_.up->multiply(inputs, up, pool);
     kernels.gate(gate, up, count * inner_, gate);
     parts_.down->multiply(gate, count, normed, pool);
     kernels.add(to, normed, size, to);

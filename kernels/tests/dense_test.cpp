@@ -1,5 +1,6 @@
 #include "tasc/dense.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -65,33 +66,78 @@ void check(int64_t n, int64_t k, tasc::ThreadPool& pool) {
   }
 }
 
-// 8-bit weights give the sums of their whole numbers in `element`, times the scales.
+// One row in 8 bits, as tasc/dense.h defines it.
+struct QuantisedRow {
+  std::vector<int> whole;
+  std::vector<float> scales;
+
+  QuantisedRow(const std::vector<float>& x) : whole(x.size()) {
+    for (size_t first = 0; first < x.size(); first += tasc::kScaleBlock) {
+      const size_t last = std::min(x.size(), first + tasc::kScaleBlock);
+      float most = 0;
+      bool finite = true;
+      for (size_t i = first; i < last; ++i) {
+        most = std::max(most, std::abs(x[i]));
+        finite = finite && std::isfinite(x[i]);
+      }
+      const bool tiny = most < 0x1p-100f;
+      scales.push_back(!finite ? NAN : tiny ? 0 : most / 127);
+      if (!finite || tiny) continue;
+      const float inverse = 127 / most;
+      for (size_t i = first; i < last; ++i) whole[i] = static_cast<int>(std::nearbyint(x[i] * inverse));
+    }
+  }
+};
+
+// Products in 8 bits are defined to the last bit.
 template <class T>
-void check_by8(int64_t n, int64_t k, tasc::ThreadPool& pool) {
+void check_quantised(int64_t n, int64_t k, tasc::ThreadPool& pool) {
   constexpr int64_t kRows = 13;
-  const auto element = sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16;
+  const auto element_type = sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16;
+  const int64_t blocks = (k + tasc::kScaleBlock - 1) / tasc::kScaleBlock;
   std::vector<int8_t> w(static_cast<size_t>(n * k)), back(w.size());
-  for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<int8_t>(static_cast<int>((i * 37 + i / 255) % 255) - 127);
-  const auto x = some<T>(kRows * k);
-  const auto bias = some<float>(n), scales = some<float>(n);
-  const tasc::PackedMatrix matrix(w.data(), element, n, k, bias.data(), scales.data());
+  for (int8_t& each : w) each = static_cast<int8_t>(static_cast<int>(rng() % 255) - 127);
+  std::vector<uint16_t> scales(static_cast<size_t>(n * blocks));
+  for (uint16_t& each : scales) each = element<uint16_t>(std::abs(std::normal_distribution<float>()(rng)));
+  auto x = some<T>(kRows * k);
+  const auto tiny = element<T>(0x1p-110f), huge = element<T>(1e30f), infinite = element<T>(INFINITY);
+  std::fill_n(x.begin() + k, k, tiny);             // row 1
+  x[static_cast<size_t>(2 * k)] = huge;            // row 2
+  x[static_cast<size_t>(3 * k + k / 2)] = infinite;  // row 3
+  x[static_cast<size_t>(4 * k + k / 2)] = element<T>(NAN);
+  const auto bias = some<float>(n);
+  const tasc::PackedMatrix matrix(w.data(), element_type, n, k, bias.data(), scales.data());
   matrix.unpack(back.data());
   assert(back == w);
-  std::vector<T> all(static_cast<size_t>(kRows * n)), alone(static_cast<size_t>(n));
+
+  std::vector<T> all(static_cast<size_t>(kRows * n));
   matrix.multiply(x.data(), kRows, all.data(), nullptr);
   for (int64_t row = 0; row < kRows; ++row) {
-    matrix.multiply(x.data() + row * k, 1, alone.data(), row % 2 ? &pool : nullptr);
-    assert(std::memcmp(alone.data(), &all[static_cast<size_t>(row * n)], alone.size() * sizeof(T)) == 0);
+    std::vector<float> own(static_cast<size_t>(k));
+    for (int64_t i = 0; i < k; ++i) own[static_cast<size_t>(i)] = wide(x[static_cast<size_t>(row * k + i)]);
+    const QuantisedRow rounded(own);
     for (int64_t i = 0; i < n; ++i) {
-      double exact = 0, size = 0;
-      for (int64_t j = 0; j < k; ++j) {
-        const double term = static_cast<double>(wide(x[static_cast<size_t>(row * k + j)])) *
-                            w[static_cast<size_t>(i * k + j)] * scales[static_cast<size_t>(i)];
-        exact += term, size += std::abs(term);
+      float sum = 0;
+      for (int64_t b = 0; b < blocks; ++b) {
+        int whole = 0;
+        for (int64_t j = b * tasc::kScaleBlock; j < std::min(k, (b + 1) * tasc::kScaleBlock); ++j)
+          whole += rounded.whole[static_cast<size_t>(j)] * w[static_cast<size_t>(i * k + j)];
+        const float scale = wide(scales[static_cast<size_t>(i * blocks + b)]);
+        const float both = scale * rounded.scales[static_cast<size_t>(b)];
+        sum = std::fma(static_cast<float>(whole), both, sum);
       }
-      const double added = bias[static_cast<size_t>(i)], found = wide(alone[static_cast<size_t>(i)]);
-      const double rounding = sizeof(T) == 4 ? 0 : 0x1p-8 * std::abs(exact + added);
-      assert(std::abs(found - exact - added) <= 1e-5 * (size + std::abs(added)) + rounding);
+      const float expected = sum + bias[static_cast<size_t>(i)], found = wide(all[static_cast<size_t>(row * n + i)]);
+      const float to_nearest = sizeof(T) == 4 ? expected : tasc::to_float(tasc::to_bfloat16(expected));
+      assert(found == to_nearest || (std::isnan(found) && std::isnan(to_nearest)));
+    }
+  }
+  for (int64_t count = 1; count <= kRows; ++count) {  // a row is the same bits in any company
+    const int64_t first = kRows - count;
+    std::vector<T> alone(static_cast<size_t>(count * n));
+    matrix.multiply(x.data() + first * k, count, alone.data(), count % 2 ? &pool : nullptr);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      const T same = all[static_cast<size_t>(first * n) + i];
+      assert(std::memcmp(&alone[i], &same, sizeof same) == 0 || std::isnan(wide(same)));
     }
   }
 }
@@ -179,8 +225,8 @@ int main() {
       for (const int64_t k : {1, 2, 31, 37, 96}) {
         check<float>(n, k, pool);
         check<uint16_t>(n, k, pool);
-        check_by8<float>(n, k, pool);
-        check_by8<uint16_t>(n, k, pool);
+        check_quantised<float>(n, k, pool);
+        check_quantised<uint16_t>(n, k, pool);
       }
     check_rounding();
     for (const int64_t group : {1, 3, 4, 7})  // heads that share keys

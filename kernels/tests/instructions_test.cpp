@@ -30,6 +30,14 @@ std::vector<T> some(std::mt19937& rng, int64_t size, int most = 62) {
   return made;
 }
 
+// Which NaN a number is does not matter.
+template <class T>
+std::vector<T> without_nan(std::vector<T> numbers) {
+  for (T& each : numbers)
+    if (std::isnan(wide(each))) each = T{};
+  return numbers;
+}
+
 // The outputs of an instruction set, all in one.
 class Outputs {
  public:
@@ -44,33 +52,37 @@ class Outputs {
   std::vector<char> bytes_;
 };
 
-// Products of `rows` rows. `W` is the type of the weights, whose scales are given if they are in 8 bits.
-template <class T, class W>
-void multiply(const std::vector<W>& w, const std::vector<float>& bias, const std::vector<float>* scales, int64_t k,
-              int64_t rows, std::mt19937& rng, Outputs& outputs) {
+// Products of `rows` rows.
+template <class T>
+void multiply(const std::vector<T>& w, const std::vector<float>& bias, int64_t k, int64_t rows, std::mt19937& rng,
+              Outputs& outputs) {
   const auto n = static_cast<int64_t>(bias.size());
   const auto x = some<T>(rng, rows * k);
-  const tasc::PackedMatrix matrix(w.data(), kElement<T>, n, k, bias.data(), scales ? scales->data() : nullptr);
+  const tasc::PackedMatrix matrix(w.data(), kElement<T>, n, k, bias.data());
   std::vector<T> out(static_cast<size_t>(rows * n));
   matrix.multiply(x.data(), rows, out.data(), nullptr);
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t i = 0; i < n; ++i) {
       float sum = 0;
-      for (int64_t j = 0; j < k; ++j) {
-        const W weight = w[static_cast<size_t>(i * k + j)];
-        if constexpr (sizeof(W) == 1)
-          sum = std::fma(wide(x[static_cast<size_t>(row * k + j)]), static_cast<float>(weight), sum);
-        else
-          sum = std::fma(wide(x[static_cast<size_t>(row * k + j)]), wide(weight), sum);
-      }
-      const float added = bias[static_cast<size_t>(i)];
-      const float expected = rounded(scales ? std::fma(sum, (*scales)[static_cast<size_t>(i)], added) : sum + added, T{});
+      for (int64_t j = 0; j < k; ++j)
+        sum = std::fma(wide(x[static_cast<size_t>(row * k + j)]), wide(w[static_cast<size_t>(i * k + j)]), sum);
+      const float expected = rounded(sum + bias[static_cast<size_t>(i)], T{});
       const float found = wide(out[static_cast<size_t>(row * n + i)]);
       assert(found == expected || (std::isnan(found) && std::isnan(expected)));
     }
-  for (T& each : out)
-    if (std::isnan(wide(each))) each = T{};  // which NaN it is does not matter
-  outputs.add(out);
+  outputs.add(without_nan(out));
+}
+
+// dense_test.cpp has the definition.
+template <class T>
+void multiply_quantised(int64_t n, int64_t k, int64_t rows, std::mt19937& rng, Outputs& outputs) {
+  std::vector<int8_t> w(static_cast<size_t>(n * k));
+  for (int8_t& each : w) each = static_cast<int8_t>(static_cast<int>(rng() % 255) - 127);
+  const auto scales = some<uint16_t>(rng, n * ((k + tasc::kScaleBlock - 1) / tasc::kScaleBlock), 4);
+  const auto x = some<T>(rng, rows * k);
+  std::vector<T> out(static_cast<size_t>(rows * n));
+  tasc::PackedMatrix(w.data(), kElement<T>, n, k, nullptr, scales.data()).multiply(x.data(), rows, out.data(), nullptr);
+  outputs.add(without_nan(out));
 }
 
 template <class T>
@@ -78,12 +90,10 @@ void products(std::mt19937& rng, Outputs& outputs) {
   for (const int64_t n : {1, 16, 65, 130})
     for (const int64_t k : {1, 2, 31, 96}) {
       const auto w = some<T>(rng, n * k);
-      const auto bias = some<float>(rng, n, 0), scales = some<float>(rng, n, 0);
-      std::vector<int8_t> by8(w.size());
-      for (int8_t& each : by8) each = static_cast<int8_t>(static_cast<int>(rng() % 255) - 127);
+      const auto bias = some<float>(rng, n, 0);
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 16}) {
-        multiply<T>(w, bias, nullptr, k, rows, rng, outputs);
-        multiply<T>(by8, bias, &scales, k, rows, rng, outputs);
+        multiply<T>(w, bias, k, rows, rng, outputs);
+        multiply_quantised<T>(n, k, rows, rng, outputs);
       }
     }
 }

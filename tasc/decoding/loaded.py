@@ -110,8 +110,8 @@ def load(
         model: a model folder, an artefact with a model, a GGUF file, a packaged model such as
             "smollm2", or a Hub id.
         dtype: of the weights: "float32", "bfloat16", "int8", or "auto": as stored; on a CPU,
-            bfloat16 if it multiplies in it, else float32. "int8" is for CPUs, has one scale per
-            output, and changes some outputs of the model.
+            bfloat16 if it multiplies in it, else float32. "int8" is for CPUs and changes some
+            outputs of the model: weights and inputs of linear layers are rounded to 8 bits.
         device: "auto" is the first CUDA device, else the CPU.
 
     Raises InputError for no model, IntegrityError for damaged weights, and UnavailableError for

@@ -4,8 +4,10 @@ Each output is a sum over the inputs in ascending order, whatever the number of 
 of a row are the same bits alone, in a tree and in a batch. torch adds in another order for each
 number of rows: only a tenth of its products are the same bits for 13 rows as for one.
 
-Weights may be stored in 8 bits with one scale per output. The sums are the same, over the whole
-numbers, and each is multiplied by its scale once.
+Weights may be stored in 8 bits, with a scale for each ``BLOCK`` inputs of an output. The inputs of
+such a layer are rounded likewise, each row by itself, so products are of whole numbers, which
+processors multiply faster, and their sums are exact. The bits of a row still do not depend on other
+rows, nor on the CPU.
 """
 
 from collections.abc import Iterator
@@ -20,19 +22,57 @@ from tasc import _native
 from tasc.errors import InputError
 
 DTYPES = torch.float32, torch.bfloat16
+BLOCK = 32  # inputs that share a scale
+_ROWS = 256  # that are quantised at a time, in a cache
 _SPIN = 100  # microseconds that threads spin after a product: the next one follows soon
 
 
 def quantised(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``weight`` (n, k) as int8 (n, k) and scales (n,) float32: scale times int8 is near it.
+    """Return ``weight`` (n, k) as int8 (n, k) and scales (n, blocks) bfloat16, one per block.
 
-    A scale is the row's largest magnitude divided by 127; ties are rounded to even. The scale of a
-    row that is not finite is not finite either.
+    A scale is the block's largest magnitude divided by 127, rounded up; ties of weights are rounded
+    to even. The scale of a block that is not finite is not finite either.
     """
-    wide = weight.float()
-    scales = wide.abs().amax(1) / 127
-    whole = (wide / scales[:, None]).nan_to_num(0).round_().clamp_(-127, 127)
-    return whole.to(torch.int8), scales
+    parts = [_quantised(rows) for rows in torch.split(weight, _ROWS)]
+    return torch.cat([whole for whole, _ in parts]), torch.cat([scales for _, scales in parts])
+
+
+def _quantised(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    blocks = _blocks(weight.float())
+    scales = _rounded_up(blocks.abs().amax(2) / 127)
+    whole = (blocks / scales[..., None]).nan_to_num_(0, 0, 0).round_().clamp_(-127, 127)
+    return whole.to(torch.int8).flatten(1)[:, : weight.shape[1]], scales.bfloat16()
+
+
+def dequantised(whole: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """Return the float32 (n, k) that ``whole`` (n, k) and ``scales`` (n, blocks) stand for."""
+    wide = _blocks(whole.float()) * scales.float()[..., None]
+    return wide.flatten(1)[:, : whole.shape[1]]
+
+
+def rounded_inputs(x: torch.Tensor) -> torch.Tensor:
+    """Return ``x`` (r, k) as a layer in 8 bits reads it, as float32: each block of a row rounded.
+
+    A block's scale is its largest magnitude divided by 127. Blocks of numbers below 2^-100 are 0;
+    blocks with a number that is not finite are NaN.
+    """
+    blocks = _blocks(x.float())
+    most = blocks.abs().amax(2, keepdim=True)
+    inverse = torch.where(most < 2.0**-100, 0, 127 / most)
+    rounded = (blocks * inverse).round() * (most / 127)
+    rounded = torch.where(blocks.isfinite().all(2, keepdim=True), rounded, torch.nan)
+    return rounded.flatten(1)[:, : x.shape[1]]
+
+
+def _blocks(x: torch.Tensor) -> torch.Tensor:
+    """Return ``x`` (n, k) as (n, blocks, ``BLOCK``), with zeros after the last column."""
+    padded = functional.pad(x, (0, -x.shape[1] % BLOCK))
+    return padded.view(len(x), -1, BLOCK)
+
+
+def _rounded_up(scales: torch.Tensor) -> torch.Tensor:
+    """Return numbers >= 0 as the next larger float32 that bfloat16 represents."""
+    return (scales.view(torch.int32) + 0xFFFF & ~0xFFFF).view(torch.float32)
 
 
 class PackedLinear(nn.Module):
@@ -41,7 +81,8 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, *, int8: bool = False) -> None:
         """Pack a copy of the weights of ``linear``, which are float32 or bfloat16.
 
-        With ``int8`` they are rounded to 8 bits; inputs and outputs keep the dtype.
+        With ``int8`` they are rounded to 8 bits, and inputs are when they are multiplied; inputs
+        and outputs keep the dtype.
         """
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
@@ -56,7 +97,7 @@ class PackedLinear(nn.Module):
         bias = () if self.bias is None else (self.bias.numpy(),)
         if int8:
             weight, self.scales = quantised(weight)
-            scales = self.scales.numpy()
+            scales = self.scales.view(torch.uint16).numpy()
             self.matrix = _native.PackedMatrix(weight.numpy(), scales, half, *bias)
         else:
             rows = (weight.view(torch.uint16) if half else weight).numpy()
@@ -69,7 +110,7 @@ class PackedLinear(nn.Module):
         weight = torch.empty(self.out_features, self.in_features, dtype=dtype)
         self.matrix.unpack(weight.data_ptr())
         if self.scales is not None:
-            weight = (weight * self.scales[:, None]).to(self.dtype)
+            weight = dequantised(weight, self.scales).to(self.dtype)
         return weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -77,8 +118,7 @@ class PackedLinear(nn.Module):
         if self.passes:
             return x
         if self.plain:
-            bias = None if self.bias is None else self.bias.to(self.dtype)
-            return functional.linear(x, self.weight, bias)
+            return self._plain(x)
         if x.dtype != self.dtype or x.shape[-1] != self.in_features or x.device.type != "cpu":
             raise InputError(
                 f"a layer of {self.in_features} inputs in {self.dtype} on the CPU was given "
@@ -89,6 +129,12 @@ class PackedLinear(nn.Module):
         rows = x.numel() // self.in_features
         self.matrix.multiply(x.data_ptr(), rows, out.data_ptr(), thread_pool())
         return out
+
+    def _plain(self, x: torch.Tensor) -> torch.Tensor:
+        bias = None if self.bias is None else self.bias.to(self.dtype)
+        if self.scales is not None:
+            x = rounded_inputs(x.reshape(-1, self.in_features)).view(x.shape).to(self.dtype)
+        return functional.linear(x, self.weight, bias)
 
     def _save_to_state_dict(
         self,
@@ -131,6 +177,28 @@ def unpack(model: nn.Module) -> bool:
             if isinstance(layer, PackedLinear):
                 setattr(parent, name, layer.unpacked())
     return was_packed
+
+
+@contextmanager
+def whole_inputs(model: nn.Module) -> Iterator[None]:
+    """Let layers in 8 bits multiply their inputs without rounding them in the block.
+
+    Where inputs are rounded, a difference in a last bit becomes one of 1/127, so two correct ways
+    to compute a model differ by as much as the rounding itself.
+    """
+    rounded = [
+        (parent, name, layer)
+        for parent in list(model.modules())
+        for name, layer in list(parent.named_children())
+        if isinstance(layer, PackedLinear) and layer.scales is not None
+    ]
+    for parent, name, layer in rounded:
+        setattr(parent, name, PackedLinear(layer.unpacked()))
+    try:
+        yield
+    finally:
+        for parent, name, layer in rounded:
+            setattr(parent, name, layer)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ any error. So a few tokens are run both ways: as trees and batches of different 
 target, and as plain text through the model with its own attention and torch's own products.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from tasc.errors import TascError, UnavailableError
 from tasc.models.folder import disk_cache
 from tasc.models.folder.adapters import adapter_kinds
 from tasc.models.folder.quiet import quiet
-from tasc.models.layers import is_fused
-from tasc.models.packed import is_int8, is_packed, plain_products
+from tasc.models.layers import fuse, is_fused, unfuse
+from tasc.models.packed import is_int8, is_packed, plain_products, whole_inputs
 from tasc.models.target import Target
 
 PROMPTS = 6, 3  # tokens
@@ -33,10 +34,10 @@ AFTER = 5  # positions that a draft and the tokens around it need
 EXACT = 1e-3  # allowed error as a share of the logits' spread
 COARSE = 32  # allowed error in roundings, for dtypes of few bits
 TRIES = 3  # with coarse rounding, which may legitimately route a token to another expert
-_FORMAT = 3  # of the cache entry
+_FORMAT = 4  # of the cache entry
 _NONE = np.empty(0, np.int32)
 _SIZES = frozenset({"vocab_size", "bos_token_id", "eos_token_id", "pad_token_id"})
-_PROVED: dict[str, bool] = {}  # of this process, whether flattened; the cache may be read-only
+_PROVED: dict[str, dict[str, object]] = {}  # of this process; the cache may be read-only
 _REFUSED: dict[str, str] = {}  # of this process, with the reason
 
 Text = tuple[int, ...]
@@ -75,7 +76,8 @@ def prove(target: Target) -> None:
     A model that only fails without padding keeps it. A success is stored in the user's cache. The
     target loses its sequences. A model with too few positions for a tree passes, as it will decode
     none. Raises WrongCodeError if logits differ from its own by more than rounding, and
-    UnavailableError if its own are not finite.
+    UnavailableError if its own are not finite, or if it is in 8 bits and a row's logits depend in
+    their last bits on other rows: rounded inputs make that as large as their rounding.
     """
     if 0 < target.max_positions <= AFTER:
         return
@@ -94,17 +96,68 @@ def _prove_once(target: Target, path: Path, identity: disk_cache.Identity) -> No
     if path.name not in _PROVED:
         entry = disk_cache.read(path) or {}
         if entry.get("of") != identity:
-            try:
-                errors = _prove(target)
-            except WrongCodeError:
-                if not target.flattens:
-                    raise
-                target.flattens = False
-                errors = _prove(target)
+            with _whole_inputs(target):
+                errors = _prove_flattened(target)
             entry = {"errors": errors, "flattens": target.flattens}
+            if is_int8(target.model):
+                entry["keeps_bits"] = _keeps_bits(target)
             disk_cache.write(path, entry, identity)
-        _PROVED[path.name] = bool(entry.get("flattens"))
-    target.flattens = target.flattens and _PROVED[path.name]
+        _PROVED[path.name] = entry
+    proved = _PROVED[path.name]
+    if not proved.get("keeps_bits", True):
+        raise UnavailableError(
+            f"{type(target.model).__name__} computes a row in other ways alone than among others, "
+            "so outputs in 8 bits would change with drafts: use --dtype float32"
+        )
+    target.flattens = target.flattens and bool(proved.get("flattens"))
+
+
+@torch.inference_mode()
+def _keeps_bits(target: Target) -> bool:
+    """Return whether rows have the same bits one token at a time and in a batch of drafts."""
+    cases = _cases(target, 0)
+    together = _decoded(target, cases)
+    for case in cases:
+        rows, together = together[: len(case.tokens) + 3], together[len(case.tokens) + 3 :]
+        target.begin(PROMPTS[0] + AFTER)
+        alone = [target.join([case.prompt])[0].clone()]
+        for token in (case.last, *case.tokens[list(case.path)], case.then):
+            alone.append(target.score([int(token)], [(_NONE, _NONE)])[0, 0].clone())
+            target.keep([[]])
+        same = rows[[0, 1, *(2 + node for node in case.path), -1]]
+        if not torch.equal(torch.stack(alone), same):
+            return False
+    return True
+
+
+@contextmanager
+def _whole_inputs(target: Target) -> Iterator[None]:
+    """Keep rounded inputs of layers in 8 bits, which would hide errors, out of the block."""
+    model = target.model
+    if not is_int8(model):
+        yield
+        return
+    fused = is_fused(model)
+    unfuse(model)
+    try:
+        with whole_inputs(model):
+            if fused:
+                fuse(model)
+            yield
+    finally:
+        unfuse(model)
+        if fused:
+            fuse(model)
+
+
+def _prove_flattened(target: Target) -> dict[str, float]:
+    try:
+        return _prove(target)
+    except WrongCodeError:
+        if not target.flattens:
+            raise
+        target.flattens = False
+        return _prove(target)
 
 
 def _prove(target: Target) -> dict[str, float]:

@@ -111,8 +111,8 @@ DecodingDtype = Annotated[
     Literal["float32", "bfloat16", "int8", "auto"],
     Field(
         description="Data type of the model weights (auto = as stored in the model folder; on a "
-        "CPU, bfloat16 if it multiplies in it, else float32; int8 = linear layers in 8 bits, with "
-        "one scale per output and the activations of auto, on a CPU with AVX2 or NEON)."
+        "CPU, bfloat16 if it multiplies in it, else float32; int8 = linear layers and their inputs "
+        "in 8 bits, other activations as with auto, on a CPU with AVX2 or NEON)."
     ),
 ]
 MODEL = "Model folder, GGUF file, smollm2, gemma3-270m or Hub id"

@@ -115,29 +115,51 @@ def decoded(model, tokenizer, expected):
 
 
 @needs_packing
-@pytest.mark.parametrize("dtype", [None, "int8"], ids=["whole", "int8"])
 @pytest.mark.parametrize("broken", BREAKS)
-def test_outputs_are_those_of_transformers(broken, dtype, fast_tokenizer, monkeypatch, caplog):
+def test_outputs_are_those_of_transformers(broken, fast_tokenizer, monkeypatch, caplog):
     model = build_model("llama", tied=False)
-    pack(model, int8=dtype == "int8")
+    pack(model)
     with monkeypatch.context() as unbroken:
         unbroken.setattr(PackedLinear, "forward", lambda self, x: plain(self, x))
         expected = [continued(model, prompt, NEW_TOKENS) for prompt in PROMPTS]
     BREAKS[broken](monkeypatch)
     for outputs in decoded(model, fast_tokenizer, expected):
         assert outputs == [tokens.tolist() for tokens in expected]
-    (line,) = caplog.messages
-    assert f", so {LOSSES[broken]}: outputs are the same, decoding is slower" in line
-    assert "LlamaForCausalLM" in line
-    assert "\n" not in line
+    assert_one_line(caplog, broken, "outputs are the same")
     assert is_packed(model) == ("packed" not in broken)
     assert not is_fused(model) or "packed" in broken
+
+
+@needs_packing
+@pytest.mark.parametrize("broken", BREAKS)
+def test_outputs_in_8_bits_are_those_of_plain_decoding(broken, fast_tokenizer, monkeypatch, caplog):
+    model = build_model("llama", tied=False)
+    pack(model, int8=True)
+    BREAKS[broken](monkeypatch)
+    plainly = tasc.generate(model, fast_tokenizer, PROMPTS, "ar", max_new_tokens=NEW_TOKENS)
+    expected = [done.tokens for done in plainly]
+    for outputs in decoded(model, fast_tokenizer, expected):
+        assert outputs == [tokens.tolist() for tokens in expected]
+    unpacked = "packed" in broken
+    what = "outputs are those of unrounded inputs" if unpacked else "outputs are the same"
+    assert_one_line(caplog, broken, what)
+    assert is_packed(model) != unpacked
+    if unpacked:
+        continuations = [continued(model, prompt, NEW_TOKENS) for prompt in PROMPTS]
+        assert [each.tolist() for each in continuations] == [each.tolist() for each in expected]
 
 
 def plain(layer, x):
     """Multiply as torch does, independently of the layer's own products."""
     bias = None if layer.bias is None else layer.bias.to(layer.dtype)
     return torch.nn.functional.linear(x, layer.weight, bias)
+
+
+def assert_one_line(caplog, broken, outputs):
+    (line,) = caplog.messages
+    assert f", so {LOSSES[broken]}: {outputs}, decoding is slower" in line
+    assert "LlamaForCausalLM" in line
+    assert "\n" not in line
 
 
 @needs_packing

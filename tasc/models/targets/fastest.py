@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from tasc.environment import NEWEST_TRANSFORMERS
 from tasc.errors import TascError, UnavailableError
 from tasc.models import attention
-from tasc.models.packed import DTYPES, is_packed, unpack
+from tasc.models.packed import DTYPES, is_int8, is_packed, unpack
 from tasc.models.proof import WrongCodeError, prove, wrong_code
 from tasc.models.stateful import StatefulTarget
 from tasc.models.static import StaticTarget
@@ -58,12 +58,14 @@ def target_for(
         return fastest()
     except WrongCodeError as error:
         refusal = error
+    rounds = is_int8(model)
     for loss, slower in _slower_ways(model, stateful, captured):
         try:
             target = slower()
         except WrongCodeError:
             continue
-        _log_loss(model, loss, refusal)
+        same = is_int8(model) == rounds
+        _log_loss(model, loss, refusal, "the same" if same else "those of unrounded inputs")
         return target
     raise refusal
 
@@ -113,15 +115,14 @@ def _slower_ways(
             yield loss, partial(eager, StatefulTarget)
 
 
-def _log_loss(model: PreTrainedModel, loss: str, refusal: WrongCodeError) -> None:
-    """Log the ``loss`` and its cause, once per class of models."""
+def _log_loss(model: PreTrainedModel, loss: str, refusal: WrongCodeError, outputs: str) -> None:
+    """Log the ``loss`` and its cause, once per class of models, and what ``outputs`` are."""
     kind = type(model).__name__
     if kind in _LOGGED:
         return
     _LOGGED.add(kind)
     reason = str(refusal).removesuffix(": decode it with transformers")
     _log.warning(
-        "warning: %s, so %s: outputs are the same, decoding is slower (transformers %s, tested up "
-        "to %s)",
-        *(reason, loss, transformers.__version__, NEWEST_TRANSFORMERS),
+        "warning: %s, so %s: outputs are %s, decoding is slower (transformers %s, tested up to %s)",
+        *(reason, loss, outputs, transformers.__version__, NEWEST_TRANSFORMERS),
     )

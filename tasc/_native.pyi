@@ -240,22 +240,27 @@ def use_dense_instructions(name: str) -> bool: ...
 
 class Decoder:
     # of each layer: matrices of q, k, v, o, gate, up and down; addresses of the norms before
-    # attention and MLP, and of queries' and keys' (0 = none)
+    # attention and MLP, of queries and keys, and after attention and MLP (0 = none)
     def __init__(
         self,
         matrices: list[tuple[PackedMatrix, ...]],
         norms: list[tuple[int, ...]],
-        epsilons: list[float],
+        epsilon: float,
         d: int,
         scale: float,
+        plus_one: bool,
+        gelu: bool,
     ) -> None: ...
-    # addresses of x, cos, sin and cache; tokens of each sequence; rows of cos and sin; the cache's
-    # sequences and capacity, and the first of each to write; addresses of masks (0 = causal)
+    # x: address; tokens of each sequence; of each layer, addresses of cos and sin, which have
+    # `turns` rows; data: address of the cache; its sequences and capacity, and the first of each to
+    # write; of each layer, address of the mask (0 = causal)
     def run(
         self,
-        data: tuple[int, ...],
+        x: int,
         sizes: Sequence[int],
+        rotations: list[tuple[int, int]],
         turns: int,
+        data: int,
         cache: tuple[int, ...],
         masks: list[int],
         pool: ThreadPool | None,

@@ -43,11 +43,14 @@ using AttentionKernel = void (*)(const AttentionCall&, int64_t begin, int64_t en
 
 // What a layer computes between its products, for one element type; `out` may be an input.
 struct RowKernels {
-  // Divides each of `rows` rows of k elements by its root mean square, and multiplies by `weight` (k).
+  // Divides each of `rows` rows of k elements by its root mean square, and multiplies by `weight` (k), or by 1 + weight.
   void (*norm)(const void* x, const void* weight, float eps, int64_t rows, int64_t k, void* out);
+  void (*norm_plus_one)(const void* x, const void* weight, float eps, int64_t rows, int64_t k, void* out);
   // Rotates the pairs (i, i + d / 2) of each head of one row, in place, by `cos` and `sin` (d).
   void (*rotate)(void* x, const void* cos, const void* sin, int64_t heads, int64_t d);
-  void (*gate)(const void* gate, const void* up, int64_t size, void* out);  // SiLU(gate) times up
+  // SiLU(gate) times up, and GELU, in its approximation by tanh.
+  void (*silu_gate)(const void* gate, const void* up, int64_t size, void* out);
+  void (*gelu_gate)(const void* gate, const void* up, int64_t size, void* out);
   void (*add)(const void* x, const void* y, int64_t size, void* out);
 };
 

@@ -34,22 +34,33 @@ Layer::Layer(const LayerParts& parts)
     throw std::invalid_argument("the matrices of a layer do not fit each other");
 }
 
-void Layer::before_attention(const void* x, int64_t rows, const void* cos, const void* sin, int64_t turns,
-                             void* query, void* key, void* value, ThreadPool* pool) const {
+void Layer::norm(const void* x, const void* weight, int64_t rows, int64_t k, void* out) const {
+  const RowKernels& kernels = row_kernels(size_ == 2);
+  const auto normed = parts_.plus_one ? kernels.norm_plus_one : kernels.norm;
+  normed(x, weight, parts_.epsilon, rows, k, out);
+}
+
+void Layer::norm_in_place(void* x, const void* weight, int64_t rows) const {
+  if (weight) norm(x, weight, rows, hidden_, x);
+}
+
+void Layer::before_attention(const void* x, int64_t rows, const Rotation& rotation, int64_t turns, void* query,
+                             void* key, void* value, ThreadPool* pool) const {
   const RowKernels& kernels = row_kernels(size_ == 2);
   std::vector<char> normed(static_cast<size_t>(std::min(rows, kRows) * hidden_ * size_));
   for (int64_t first = 0; first < rows; first += kRows) {
     const int64_t count = std::min(rows - first, kRows);
-    kernels.norm(at(x, first * hidden_ * size_), parts_.norm, parts_.epsilon, count, hidden_, normed.data());
+    norm(at(x, first * hidden_ * size_), parts_.norm, count, hidden_, normed.data());
     const PackedRows inputs = parts_.query->rows(normed.data(), count);
-    const auto project = [&](const PackedMatrix* matrix, const void* norm, void* out, bool rotated) {
+    const auto project = [&](const PackedMatrix* matrix, const void* weight, void* out, bool rotated) {
       char* to = at(out, first * matrix->n() * size_);
       const int64_t heads = matrix->n() / parts_.d;
       matrix->multiply(inputs, to, pool);
-      if (norm) kernels.norm(to, norm, parts_.epsilon, count * heads, parts_.d, to);
+      if (weight) norm(to, weight, count * heads, parts_.d, to);
       for (int64_t row = 0; rotated && row < count; ++row) {
         const int64_t turn = (first + row) % turns * parts_.d * size_;
-        kernels.rotate(at(to, row * matrix->n() * size_), at(cos, turn), at(sin, turn), heads, parts_.d);
+        kernels.rotate(at(to, row * matrix->n() * size_), at(rotation.cos, turn), at(rotation.sin, turn), heads,
+                       parts_.d);
       }
     };
     project(parts_.query, parts_.query_norm, query, true);
@@ -60,6 +71,7 @@ void Layer::before_attention(const void* x, int64_t rows, const void* cos, const
 
 void Layer::after_attention(const void* x, const void* attended, int64_t rows, void* out, ThreadPool* pool) const {
   const RowKernels& kernels = row_kernels(size_ == 2);
+  const auto activate = parts_.activation == Activation::kGelu ? kernels.gelu_gate : kernels.silu_gate;
   const int64_t most = std::min(rows, kRows) * size_;
   std::vector<char> scratch(static_cast<size_t>(most * (hidden_ + 2 * inner_)));
   char *normed = scratch.data(), *gate = normed + most * hidden_, *up = gate + most * inner_;
@@ -67,13 +79,15 @@ void Layer::after_attention(const void* x, const void* attended, int64_t rows, v
     const int64_t count = std::min(rows - first, kRows), size = count * hidden_;
     char* to = at(out, first * hidden_ * size_);
     parts_.out->multiply(at(attended, first * parts_.out->k() * size_), count, normed, pool);
+    norm_in_place(normed, parts_.attention_out_norm, count);
     kernels.add(at(x, first * hidden_ * size_), normed, size, to);
-    kernels.norm(to, parts_.mlp_norm, parts_.epsilon, count, hidden_, normed);
+    norm(to, parts_.mlp_norm, count, hidden_, normed);
     const PackedRows inputs = parts_.gate->rows(normed, count);
     parts_.gate->multiply(inputs, gate, pool);
     parts_.up->multiply(inputs, up, pool);
-    kernels.gate(gate, up, count * inner_, gate);
+    activate(gate, up, count * inner_, gate);
     parts_.down->multiply(gate, count, normed, pool);
+    norm_in_place(normed, parts_.mlp_out_norm, count);
     kernels.add(to, normed, size, to);
   }
 }
@@ -91,7 +105,7 @@ Decoder::Decoder(const std::vector<LayerParts>& layers, float scale)
   }
 }
 
-void Decoder::run(void* x, const std::vector<int64_t>& sizes, const void* cos, const void* sin, int64_t turns,
+void Decoder::run(void* x, const std::vector<int64_t>& sizes, const std::vector<Rotation>& rotations, int64_t turns,
                   const CacheBlock& cache, const std::vector<const uint8_t*>& masks, ThreadPool* pool) const {
   const int64_t rows = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   const int64_t head = d_ * size_, width = heads_ * head, key_width = key_heads_ * head;
@@ -101,7 +115,7 @@ void Decoder::run(void* x, const std::vector<int64_t>& sizes, const void* cos, c
   const int64_t half = cache.sequences * key_heads_ * cache.capacity * head;  // bytes of a layer's keys
   char* keys = static_cast<char*>(cache.data);
   for (size_t i = 0; i < layers_.size(); ++i, keys += 2 * half) {
-    layers_[i].before_attention(x, rows, cos, sin, turns, query, key, value, pool);
+    layers_[i].before_attention(x, rows, rotations[i], turns, query, key, value, pool);
     int64_t row = 0, plane = cache.first * key_heads_;  // a head of a sequence
     for (const int64_t size : sizes) {
       for (int64_t position = cache.start; position < cache.start + size; ++position, ++row)

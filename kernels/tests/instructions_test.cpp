@@ -137,7 +137,7 @@ void layers(std::mt19937& rng, Outputs& outputs) {
   const auto x = some<T>(rng, kRows * kHidden, 3), attended = some<T>(rng, kRows * kHeads * kHeadDim, 3),
              cos = some<T>(rng, kRows * kHeadDim, 0), sin = some<T>(rng, kRows * kHeadDim, 0);
   auto queries = sized(kHeads * kHeadDim), keys = sized(kHeadDim), values = sized(kHeadDim), out = sized(kHidden);
-  layer.before_attention(x.data(), kRows, cos.data(), sin.data(), kRows, queries.data(), keys.data(), values.data(),
+  layer.before_attention(x.data(), kRows, {cos.data(), sin.data()}, kRows, queries.data(), keys.data(), values.data(),
                          nullptr);
   layer.after_attention(x.data(), attended.data(), kRows, out.data(), nullptr);
   for (const auto& each : {queries, keys, values, out}) outputs.add(each);

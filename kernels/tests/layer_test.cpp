@@ -54,12 +54,12 @@ Row product(const std::vector<T>& w, const Row& x) {
 }
 
 template <class T>
-Row normed(Row x, const std::vector<T>& weight, size_t width) {
+Row normed(Row x, const std::vector<T>& weight, size_t width, double plus = 0) {
   for (size_t first = 0; first < x.size(); first += width) {
     double squares = 0;
     for (size_t i = 0; i < width; ++i) squares += x[first + i] * x[first + i];
     const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
-    for (size_t i = 0; i < width; ++i) x[first + i] *= scale * wide(weight[i]);
+    for (size_t i = 0; i < width; ++i) x[first + i] *= scale * (plus + wide(weight[i]));
   }
   return x;
 }
@@ -86,11 +86,15 @@ struct Weights {
   std::vector<T> q = some<T>(kHeads * d * kHidden), k = some<T>(d * kHidden), v = some<T>(d * kHidden),
                  o = some<T>(kHidden * kHeads * d), gate = some<T>(inner * kHidden), up = some<T>(inner * kHidden),
                  down = some<T>(kHidden * inner), norm = some<T>(kHidden), mlp_norm = some<T>(kHidden),
-                 head_norm = some<T>(d);
+                 head_norm = some<T>(d), attention_out_norm = some<T>(kHidden), mlp_out_norm = some<T>(kHidden);
 };
 
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double gelu(double x) { return x / 2 * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+// `gemma`: norms of 1 + weight, also after attention and MLP, and GELU.
 template <class T>
-void check(int64_t d, bool head_norms, tasc::ThreadPool& pool) {
+void check(int64_t d, bool head_norms, bool gemma, tasc::ThreadPool& pool) {
   const Weights<T> w{d};
   const auto element = sizeof(T) == 4 ? tasc::Element::kFloat32 : tasc::Element::kBFloat16;
   const auto pack = [&](const std::vector<T>& from, int64_t k) {
@@ -100,33 +104,40 @@ void check(int64_t d, bool head_norms, tasc::ThreadPool& pool) {
              gate = pack(w.gate, kHidden), up = pack(w.up, kHidden), down = pack(w.down, kInner);
   const void* own = head_norms ? w.head_norm.data() : nullptr;
   tasc::LayerParts parts{&q, &k, &v, &o, &gate, &up, &down, w.norm.data(), w.mlp_norm.data(), own, own, 1e-5f, d};
+  if (gemma) {
+    parts.attention_out_norm = w.attention_out_norm.data(), parts.mlp_out_norm = w.mlp_out_norm.data();
+    parts.plus_one = true, parts.activation = tasc::Activation::kGelu;
+  }
+  const double plus = gemma ? 1 : 0;
   const tasc::Layer layer(parts);
   constexpr int64_t kTurns = 5;
   const auto x = some<T>(kRows * kHidden), attended = some<T>(kRows * kHeads * d), cos = some<T>(kTurns * d),
              sin = some<T>(kTurns * d);
   const auto sized = [](int64_t size) { return std::vector<T>(static_cast<size_t>(kRows * size)); };
   auto queries = sized(kHeads * d), keys = sized(d), values = sized(d), out = sized(kHidden);
-  layer.before_attention(x.data(), kRows, cos.data(), sin.data(), kTurns, queries.data(), keys.data(), values.data(),
+  layer.before_attention(x.data(), kRows, {cos.data(), sin.data()}, kTurns, queries.data(), keys.data(), values.data(),
                          &pool);
   layer.after_attention(x.data(), attended.data(), kRows, out.data(), nullptr);
   for (int64_t row = 0; row < kRows; ++row) {
     const auto at = [&](auto& from) { return from.data() + row * static_cast<int64_t>(from.size()) / kRows; };
-    const Row input = row_of(x, row, kHidden), first = normed(input, w.norm, kHidden);
+    const Row input = row_of(x, row, kHidden), first = normed(input, w.norm, kHidden, plus);
     const Row c = row_of(cos, row % kTurns, d), s = row_of(sin, row % kTurns, d);
     const auto turned = [&](const Row& from) {
-      return rotated(own ? normed(from, w.head_norm, static_cast<size_t>(d)) : from, c, s);
+      return rotated(own ? normed(from, w.head_norm, static_cast<size_t>(d), plus) : from, c, s);
     };
     assert_near(at(queries), turned(product(w.q, first)));
     assert_near(at(keys), turned(product(w.k, first)));
     assert_near(at(values), product(w.v, first));
 
     Row sum = product(w.o, row_of(attended, row, kHeads * d));
+    if (gemma) sum = normed(sum, w.attention_out_norm, kHidden, plus);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += input[i];
-    const Row second = normed(sum, w.mlp_norm, kHidden);
+    const Row second = normed(sum, w.mlp_norm, kHidden, plus);
     Row active = product(w.gate, second);
     const Row ups = product(w.up, second);
-    for (size_t i = 0; i < active.size(); ++i) active[i] *= ups[i] / (1 + std::exp(-active[i]));
-    const Row added = product(w.down, active);
+    for (size_t i = 0; i < active.size(); ++i) active[i] = ups[i] * (gemma ? gelu(active[i]) : silu(active[i]));
+    Row added = product(w.down, active);
+    if (gemma) added = normed(added, w.mlp_out_norm, kHidden, plus);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += added[i];
     assert_near(at(out), sum);
 
@@ -134,7 +145,7 @@ void check(int64_t d, bool head_norms, tasc::ThreadPool& pool) {
     layer.after_attention(at(x), at(attended), 1, alone.data(), nullptr);  // the same bits in any company
     assert(std::memcmp(alone.data(), at(out), alone.size() * sizeof(T)) == 0);
     const int64_t turn = row % kTurns * d;
-    layer.before_attention(at(x), 1, cos.data() + turn, sin.data() + turn, 1, rest.data(), key.data(), key.data(),
+    layer.before_attention(at(x), 1, {cos.data() + turn, sin.data() + turn}, 1, rest.data(), key.data(), key.data(),
                            nullptr);
     assert(std::memcmp(rest.data(), at(queries), rest.size() * sizeof(T)) == 0);
     assert(std::memcmp(key.data(), at(values), key.size() * sizeof(T)) == 0);
@@ -158,7 +169,7 @@ void run_alone(const std::vector<tasc::LayerParts>& layers, std::vector<T>& x, c
       keys(static_cast<size_t>(rows * d)), values(keys.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     const tasc::Layer layer(layers[i]);
-    layer.before_attention(x.data(), rows, cos, sin, 1, queries.data(), keys.data(), values.data(), nullptr);
+    layer.before_attention(x.data(), rows, {cos, sin}, 1, queries.data(), keys.data(), values.data(), nullptr);
     T* own = cache.data() + static_cast<int64_t>(i) * 2 * capacity * d;
     std::copy(keys.begin(), keys.end(), own + start * d);
     std::copy(values.begin(), values.end(), own + (capacity + start) * d);
@@ -195,7 +206,7 @@ void check_decoder(int64_t d, const std::vector<int64_t>& sizes, bool masked, ta
     mask[i] = key == kStart + query || (key < kStart + query && rng() % 2);
   }
   const uint8_t* given = masked ? mask.data() : nullptr;
-  tasc::Decoder(layers, 0.3f).run(x.data(), sizes, cos.data(), sin.data(), 1,
+  tasc::Decoder(layers, 0.3f).run(x.data(), sizes, std::vector<tasc::Rotation>(2, {cos.data(), sin.data()}), 1,
                                   {cache.data(), kSequences, kCapacity, kFirst, kStart}, {given, given}, &pool);
   int64_t row = 0;
   for (size_t sequence = 0; sequence < sizes.size(); ++sequence) {
@@ -230,8 +241,10 @@ int main() {
     if (!tasc::use_dense_instructions(instructions)) continue;
     for (const int64_t d : {8, 16, 64})
       for (const bool other : {false, true}) {
-        check<float>(d, other, pool);
-        check<uint16_t>(d, other, pool);
+        for (const bool gemma : {false, true}) {
+          check<float>(d, other, gemma, pool);
+          check<uint16_t>(d, other, gemma, pool);
+        }
         for (const auto& sizes : {std::vector<int64_t>{2, 5, 1}, std::vector<int64_t>{3, 3}}) {
           check_decoder<float>(d, sizes, other, pool);
           check_decoder<uint16_t>(d, sizes, other, pool);

@@ -1,9 +1,10 @@
-"""Decoders of Llama's kind, whose layers run in one native call.
+"""Decoders of Llama's kind and of Gemma 3, whose layers run in one native call.
 
 A layer is some forty small operations besides its products, which took as long as the products.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,31 @@ from tasc import _native
 from tasc.models import attention, packed, ragged
 from tasc.models.cache import KVLayer, cache_argument
 
-_KINDS = {f"{name}Model" for name in ("Llama", "Mistral", "Qwen2", "Qwen3")}
+
+@dataclass(frozen=True)
+class Kind:
+    """How the layers of a class of decoders are made."""
+
+    activations: tuple[type[nn.Module], ...]  # classes of the gate's activation
+    norms: tuple[str, ...]  # before attention and MLP, and after both if there are four
+    plus_one: bool = False  # whether norms multiply by 1 + weight
+
+
+_LLAMA = Kind((nn.SiLU, type(ACT2FN["silu"])), ("input_layernorm", "post_attention_layernorm"))
+_GEMMA = Kind(
+    (type(ACT2FN["gelu_pytorch_tanh"]),),
+    (
+        "input_layernorm",
+        "pre_feedforward_layernorm",
+        "post_attention_layernorm",
+        "post_feedforward_layernorm",
+    ),
+    plus_one=True,
+)
+KINDS = {
+    **dict.fromkeys(("LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model"), _LLAMA),
+    "Gemma3TextModel": _GEMMA,
+}
 
 
 def fuse(model: PreTrainedModel) -> None:
@@ -25,10 +50,11 @@ def fuse(model: PreTrainedModel) -> None:
     A fused decoder runs as it was with another attention or cache, or with gradients.
     """
     for part in model.modules():
-        if type(part).__name__ not in _KINDS or "forward" in vars(part):
+        kind = KINDS.get(type(part).__name__)
+        if kind is None or "forward" in vars(part) or len(set(attention.layer_kinds(model))) > 1:
             continue
-        if len(set(attention.layer_kinds(model))) == 1 and all(map(_is_packed, part.layers)):
-            part.forward = FusedDecoder(part).forward
+        if all(_can_fuse(layer, kind) for layer in part.layers):
+            part.forward = FusedDecoder(part, kind).forward
 
 
 def unfuse(model: PreTrainedModel) -> None:
@@ -53,26 +79,35 @@ def _linears(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
     return [*attending, mlp.gate_proj, mlp.up_proj, mlp.down_proj]
 
 
-def _norms(layer: Any) -> list[Any]:  # noqa: ANN401 - a layer of any model
+def _norms(layer: Any, kind: Kind) -> list[Any]:  # noqa: ANN401 - a layer of any model
+    """Return the norms in the order of ``_native.Decoder``, None for those there are not."""
+    around = [getattr(layer, name) for name in kind.norms]
     heads = [getattr(layer.self_attn, name, None) for name in ("q_norm", "k_norm")]
-    return [layer.input_layernorm, layer.post_attention_layernorm, *heads]
+    return [*around[:2], *heads, *(around[2:] or (None, None))]
 
 
-def _is_packed(layer: Any) -> bool:  # noqa: ANN401 - a layer of any model
-    linears, norms = _linears(layer), [norm for norm in _norms(layer) if norm is not None]
+def _epsilon(norm: Any) -> float:  # noqa: ANN401 - a norm of any model
+    return float(norm.variance_epsilon if hasattr(norm, "variance_epsilon") else norm.eps)
+
+
+def _can_fuse(layer: Any, kind: Kind) -> bool:  # noqa: ANN401 - a layer of any model
+    linears, own = _linears(layer), layer.self_attn
+    norms = [norm for norm in _norms(layer, kind) if norm is not None]
     return (
         all(type(linear) is packed.PackedLinear for linear in linears)
-        and layer.self_attn.head_dim <= attention.MAX_HEAD_DIM
-        and isinstance(layer.mlp.act_fn, nn.SiLU | type(ACT2FN["silu"]))
+        and own.head_dim <= attention.MAX_HEAD_DIM
+        and getattr(own, "is_causal", True)
+        and getattr(own, "attn_logit_softcapping", None) is None
+        and isinstance(layer.mlp.act_fn, kind.activations)
         and {norm.weight.dtype for norm in norms} == {linears[0].dtype}
-        and len({norm.variance_epsilon for norm in norms}) == 1
+        and len(set(map(_epsilon, norms))) == 1
     )
 
 
 class FusedDecoder:
     """The forward of a decoder. Its rows have the same bits in any company."""
 
-    def __init__(self, decoder: Any) -> None:  # noqa: ANN401 - a decoder of any model
+    def __init__(self, decoder: Any, kind: Kind) -> None:  # noqa: ANN401 - a decoder of any model
         """Take the weights of ``decoder``, which stay where they are."""
         self.decoder = decoder
         self.plain: Callable[..., BaseModelOutputWithPast] = decoder.forward
@@ -82,14 +117,18 @@ class FusedDecoder:
         mistral = type(own).__name__ == "MistralAttention"  # one window for all layers
         windowed = [layer.self_attn.config if mistral else layer.self_attn for layer in layers]
         self.windows = [getattr(one, "sliding_window", None) for one in windowed]
-        norms = [_norms(layer) for layer in layers]
+        self.types = [getattr(layer.self_attn, "layer_type", None) for layer in layers]
+        self.typed = kind is _GEMMA  # whether each type of layers has its own rotary embedding
+        norms = [_norms(layer, kind) for layer in layers]
         self.weights = [[None if n is None else n.weight.detach() for n in each] for each in norms]
         self.native = _native.Decoder(
             [tuple(linear.matrix for linear in _linears(layer)) for layer in layers],
             [tuple(0 if w is None else w.data_ptr() for w in each) for each in self.weights],
-            [each[0].variance_epsilon for each in norms],
+            _epsilon(norms[0][0]),
             own.head_dim,
             own.scaling,
+            kind.plus_one,
+            kind is _GEMMA,
         )
 
     def forward(
@@ -108,7 +147,7 @@ class FusedDecoder:
         if other or input_ids is None or position_ids is None:
             return self.plain(input_ids, attention_mask, position_ids, *arguments, **kwargs)
         x = self.decoder.embed_tokens(input_ids).to(self.attention.q_proj.dtype)
-        cos, sin = (each.contiguous() for each in self.decoder.rotary_emb(x, position_ids))
+        rotations = self._rotations(x, position_ids)
         placed, sizes = ragged.current.get(), [x.shape[1]] * x.shape[0]
         if placed is not None:
             sizes, position_ids = list(placed.sizes), placed.pad(position_ids)
@@ -120,12 +159,29 @@ class FusedDecoder:
             mask = attention.visible(attention_mask, size, window, position_ids, x.device)
             if mask is not None:
                 masks[window] = mask.expand(len(sizes), 1, *size).contiguous()
+        tables = [rotations[kind] for kind in self.types]
         self.native.run(
-            tuple(each.data_ptr() for each in (x, cos, sin, data)),  # all layers follow layer 0
+            x.data_ptr(),
             sizes,
-            cos.numel() // d,
+            [(cos.data_ptr(), sin.data_ptr()) for cos, sin in tables],
+            tables[0][0].numel() // d,
+            data.data_ptr(),  # all layers follow layer 0
             (data.shape[1], data.shape[3], cache.first, cache.length),
             [masks[window].data_ptr() if window in masks else 0 for window in self.windows],
             packed.thread_pool(),
         )
         return BaseModelOutputWithPast(self.decoder.norm(x), given_cache)
+
+    def _rotations(
+        self, x: torch.Tensor, position_ids: torch.Tensor
+    ) -> dict[str | None, tuple[torch.Tensor, torch.Tensor]]:
+        """Return cosines and sines (rows, d) for each type of layers."""
+        rotate = self.decoder.rotary_emb
+        if not self.typed:
+            cos, sin = rotate(x, position_ids)
+            return dict.fromkeys(self.types, (cos.contiguous(), sin.contiguous()))
+        rotations = {}
+        for kind in set(self.types):
+            cos, sin = rotate(x, position_ids, kind)
+            rotations[kind] = cos.contiguous(), sin.contiguous()
+        return rotations

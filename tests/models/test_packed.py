@@ -271,7 +271,7 @@ def plain_logits(model, monkeypatch):
 
 
 @needs_packing
-@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3", "gemma3_text"])
 def test_a_fused_decoder_computes_what_the_plain_one_does(architecture, monkeypatch):
     weights = build_model(architecture).bfloat16()
     models = {dtype: copy.deepcopy(weights).to(dtype) for dtype in DTYPES}

@@ -58,12 +58,20 @@ class StopStrings:
         if match is None:
             return text(tokens)
         from_end, string = match
-        whole = b"".join(map(self.spell, tokens))
-        length = len(whole) - from_end
+        # With the end token, which may complete the string.
+        before, is_in_text, _ = text.decode(list(tokens)).partition(string.decode())
+        lengths = [len(self.spell(token)) for token in tokens]
+        length = sum(lengths) - from_end
         if length <= 0:  # the string begins in the prompt
             return ""
-        before, is_in_text, _ = text(tokens).partition(string.decode())
-        return before if is_in_text else whole[:length].decode(errors="ignore")
+        if is_in_text:
+            return before
+        whole = 0  # tokens before the string, which is in a run of byte tokens that is no text
+        while lengths[whole] <= length:
+            length -= lengths[whole]
+            whole += 1
+        part = self.spell(tokens[whole])[:length]
+        return text.decode(tokens[:whole]) + part.decode(errors="replace")
 
     def _matches(self, before: bytes, last: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the strings that end in the token ``last``, each after its distance from the end.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tasc.decoding.core.grammar import Grammar
+from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
@@ -20,9 +21,10 @@ from tasc.serving.http.worker import Drafting, Worker
 from tasc.serving.options import ServeOptions
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
+from tasc.tokenizer.text_pieces import TextPieces
+from tasc.tokenizer.token_bytes import token_speller
 
 _KEPT = 64  # compiled grammars
-_UNFINISHED = "\ufffd"  # stands for a character of which some bytes are still to come
 
 
 class ServedModel:
@@ -99,28 +101,38 @@ class ServedModel:
 
 
 class TextStream:
-    """The text of an output in pieces, none of which later tokens can change."""
+    """The text of an output in pieces, which join to exactly the text of the whole output."""
 
     def __init__(self, loaded: Loaded, stops: Sequence[str]) -> None:
-        self.loaded, self.stops = loaded, stops
+        tokenizer = loaded.tokenizer.tokenizer
+        self.pieces, self.stops = TextPieces(tokenizer, loaded.text), stops
+        self.stop = StopStrings(stops, token_speller(tokenizer)) if stops else None
         # Characters at the end that may begin a stop string.
         self.withheld = max(map(len, stops), default=1) - 1
         self.tokens: list[int] = []
-        self.sent = ""
+        self.sent = list[str]()
+        self.unsent = ""
+        self.stopped = False
 
     def add(self, tokens: np.ndarray) -> str:
         """Return the text that ``tokens`` (k,) int32 add, without what may still change."""
-        self.tokens += tokens.tolist()
-        text = self.loaded.text(self.tokens).rstrip(_UNFINISHED)
-        stops = [at for stop in self.stops if (at := text.find(stop)) >= 0]
-        return self._send(text[: min([*stops, max(len(text) - self.withheld, 0)])])
+        new = tokens.tolist()
+        self.tokens += new
+        self.unsent += self.pieces.add(new)
+        # A stop string may be in the bytes of the tokens alone; the whole text then ends before it.
+        self.stopped |= self.stop is not None and self.stop.cut(self.tokens, len(new)) is not None
+        if self.stopped:
+            return ""
+        ends = [at for stop in self.stops if (at := self.unsent.find(stop)) >= 0]
+        self.stopped = bool(ends)
+        size = min([*ends, max(len(self.unsent) - self.withheld, 0)])
+        piece, self.unsent = self.unsent[:size], self.unsent[size:]
+        self.sent.append(piece)
+        return piece
 
     def end(self, text: str) -> str:
-        """Return the rest of the whole ``text``."""
-        return self._send(text)
-
-    def _send(self, text: str) -> str:
-        if not text.startswith(self.sent):
-            return ""
-        piece, self.sent = text[len(self.sent) :], text
-        return piece
+        """Return the rest of the whole ``text``. Raises RuntimeError if it begins otherwise."""
+        sent = "".join(self.sent)
+        if not text.startswith(sent):
+            raise RuntimeError(f"an output begins with {text!r:.100}, but {sent!r:.100} was sent")
+        return text[len(sent) :]

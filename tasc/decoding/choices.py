@@ -287,6 +287,8 @@ def choose(
     scores the first label wins. Probabilities are normalised over the labels. Prompts and models as
     in ``generate``. Raises InputError for no labels, an empty label, or one that is given twice.
     """
+    if isinstance(prompts, str):
+        raise InputError("prompts is a single text: pass a list of texts or of token ids")
     check_labels(choices)
     ids = [ids_of(prompt, tokenizer, special=True) for prompt in prompts]
     ends = end_ids(plain_model(model), tokenizer.eos_token_id)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -114,13 +114,18 @@ def load(
             outputs of the model: weights and inputs of linear layers are rounded to 8 bits.
         device: "auto" is the first CUDA device, else the CPU.
 
-    Raises InputError for no model, IntegrityError for damaged weights, and UnavailableError for
-    what is missing on this machine.
+    Raises InputError for no model or another dtype or device, IntegrityError for damaged weights,
+    and UnavailableError for what is missing on this machine.
 
     Example:
         >>> model = tasc.load("tuned/model", dtype="int8")
         >>> (done,) = tasc.generate(model, model.tokenizer, ["wake me up at nine"])
     """
+    for name, value, known in (("dtype", dtype, DecodingDtype), ("device", device, Device)):
+        if value not in get_args(known):
+            raise InputError(
+                f"{name} is {value!r:.100}: pass {' or '.join(map(repr, get_args(known)))}"
+            )
     ready = load_ready(str(model), dtype, device)
     return LoadedModel(ready, _for_transformers(ready.tokenizer))
 

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import LoadedTokenizer
 from tasc.tokenizer.token_bytes import token_speller
+from tasc.visible import is_unicode
 
 Prompt = str | Sequence[int] | np.ndarray
 
@@ -31,7 +32,7 @@ def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None
 def ids_of(
     text: Prompt, tokenizer: PreTrainedTokenizerBase | None, special: bool = False
 ) -> np.ndarray:
-    """Return the ids (L,) int32 of a text, or the given ids."""
+    """Return the ids (L,) int32 of a text, or the given ids. Raises InputError."""
     if not isinstance(text, str):
         ids = np.asarray(text)
         if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.max() >= 2**31)):
@@ -42,6 +43,8 @@ def ids_of(
         return ids.astype(np.int32)
     if tokenizer is None:
         raise InputError("a corpus of texts needs the tokenizer: pass tokenizer=, or token ids")
+    if not is_unicode(text):
+        raise InputError(f"the text {text!r:.100} has half of a surrogate pair: remove it")
     found: Any = tokenizer(text, add_special_tokens=special)["input_ids"]
     return np.array(found, np.int32)
 

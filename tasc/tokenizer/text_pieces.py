@@ -55,15 +55,16 @@ def _piecewise(tokenizer: Tokenizer) -> Callable[[list[int]], str]:
 def _decoder_parts(tokenizer: Tokenizer) -> list[dict[str, Any]]:
     if tokenizer.decoder is None:
         return []
-    described = json.loads(tokenizer.decoder.__getstate__())
-    return described.get("decoders", [described])
+    described: dict[str, Any] = json.loads(tokenizer.decoder.__getstate__())
+    parts: list[dict[str, Any]] = described.get("decoders", [described])
+    return parts
 
 
 def _is_local(part: dict[str, Any]) -> bool:
     """Return whether a part of a decoder changes single tokens and the first space only."""
     if part["type"] == "Replace":
-        return part["pattern"] == {"String": MARK}
-    return part["type"] != "Strip" or (part["start"] <= 1 and part["stop"] == 0)
+        return bool(part["pattern"] == {"String": MARK})
+    return part["type"] != "Strip" or bool(part["start"] <= 1 and part["stop"] == 0)
 
 
 class _Runs:
@@ -89,4 +90,4 @@ class _Runs:
         return piece
 
     def _is_byte(self, token: int) -> bool:
-        return BYTE_PIECE.fullmatch(self.tokenizer.id_to_token(token)) is not None
+        return BYTE_PIECE.fullmatch(self.tokenizer.id_to_token(token) or "") is not None

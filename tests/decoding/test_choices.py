@@ -146,6 +146,8 @@ def test_the_library_chooses_with_softmax(base):
     for wrong, message in (([], "no labels"), (["a", "a"], "twice")):
         with pytest.raises(InputError, match=message):
             tasc.choose(model, tokenizer, ["x"], wrong)
+    with pytest.raises(InputError, match="prompts is a single text"):
+        tasc.choose(model, tokenizer, "xy", ["a"])
 
 
 def test_calibration_divides_by_the_mean_and_keeps_the_shares():

@@ -111,6 +111,23 @@ def test_a_loaded_model_chooses_among_labels_like_the_models_of_transformers(bas
         assert one.probabilities == pytest.approx(other.probabilities, rel=1e-3)
 
 
+@pytest.mark.parametrize("wrong", [{"dtype": "fp32"}, {"device": "gpu"}])
+def test_another_dtype_or_device_is_refused_before_anything_is_loaded(tmp_path, wrong):
+    with pytest.raises(InputError, match=r"(dtype|device) is '\w+': pass 'auto' or "):
+        tasc.load(tmp_path / "missing", **wrong)
+
+
+def test_texts_that_are_no_unicode_are_refused(base):
+    model = tasc.load(base, "float32", device="cpu")
+    half = "half of a surrogate pair"
+    with pytest.raises(InputError, match=half):
+        tasc.generate(model, model.tokenizer, ["\ud800"])
+    with pytest.raises(InputError, match=half):
+        tasc.generate(model, model.tokenizer, ["a"], stop=["\ud800"])
+    with pytest.raises(InputError, match=half):
+        tasc.choose(model, model.tokenizer, ["a"], ["\ud800"])
+
+
 @needs_packing
 def test_a_loaded_model_is_packed_once_and_stays_so(base, fast_tokenizer):
     for dtype in ("float32", "int8"):

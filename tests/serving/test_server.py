@@ -239,7 +239,12 @@ REFUSED = [
     ({"prompt": [1, 320]}, 400, "token id 320"),
     ({"prompt": [2**40]}, 400, "too large"),
     ({"prompt": "\ud800"}, 400, "prompt"),
+    ({"prompt": ""}, 400, "give a text or ids"),
+    ({"prompt": [1] * 2000}, 400, "exceed the 500 tokens"),
+    ({"temperature": 1e-31}, 400, "must be 0, or from 1e-30"),
     ({"stop": [""]}, 400, "stop"),
+    ({"stop": "\ud800"}, 400, "half of a surrogate pair"),
+    ({"stop": "\ud800", "stream": True}, 400, "half of a surrogate pair"),
     ({"stream_options": {"include_usage": True}}, 400, "only with stream"),
     ({"response_format": {"type": "json_schema"}}, 400, "json_schema"),
     (
@@ -304,6 +309,39 @@ def test_a_full_queue_refuses_more_until_a_client_goes_away(folder):
         model.worker.commands.get()()
     assert model.worker.admitted == 0
     assert not model.worker.engine.busy
+
+
+def test_a_stream_that_is_cut_by_the_end_of_the_server_ends_with_an_error(folder):
+    options = ServeOptions(folder=str(folder), dtype="float32", batch_size=1)
+    model = ServedModel(options)  # its worker is not started, so that nothing ends by itself
+    app, sent = Server(model, None).app, []
+    data = json.dumps({"model": "model", "prompt": "a", "stream": True}).encode()
+
+    async def run():
+        left = [{"type": "http.request", "body": data}]
+
+        async def receive():
+            if not left:
+                await asyncio.Event().wait()
+            return left.pop()
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
+        scope |= {"query_string": b"", "http_version": "1.1"}
+        stream = asyncio.create_task(app(scope, receive, send))
+        while not model.worker.admitted:
+            await asyncio.sleep(0.01)
+        stream.cancel()
+        await stream
+
+    asyncio.run(run())
+    head, error, done, last = sent
+    assert head["status"] == 200
+    assert json.loads(error["body"].removeprefix(b"data: "))["error"]["code"] == "stopped"
+    assert done["body"] == b"data: [DONE]\n\n"
+    assert not last["more_body"]
 
 
 def test_broken_large_and_unknown_requests_are_refused(url, client):

@@ -8,6 +8,7 @@ import numpy as np
 
 from tasc.errors import InputError
 from tasc.tokenizer.output_text import OutputText
+from tasc.visible import is_unicode
 
 
 class Stop(Protocol):
@@ -34,9 +35,15 @@ class StopStrings:
         spell: Callable[[int], bytes],
         prompt: Sequence[int] | np.ndarray = (),
     ) -> None:
-        """Take the function that returns a token's bytes. Raise InputError for an empty string."""
+        """Take the function that returns a token's bytes.
+
+        Raises InputError for a string that is empty or no Unicode.
+        """
         if isinstance(strings, str) or not strings or not all(strings):
             raise InputError(f"stop strings must be a list of non-empty texts, got {strings!r}")
+        for string in strings:
+            if not is_unicode(string):
+                raise InputError(f"stop string {string!r} has half of a surrogate pair: remove it")
         self.strings = [string.encode() for string in strings]
         self.spell, self.prompt = spell, [int(token) for token in prompt]
         self.longest = max(map(len, self.strings))

@@ -92,8 +92,7 @@ class Server:
             except ClientDisconnect:
                 answer = Response(status_code=_GONE)
             except asyncio.CancelledError:  # the server stops, and the request took too long
-                stopped = RefusedError("the server was stopped", status=503, code="stopped")
-                answer = JSONResponse(stopped.body, stopped.status)
+                answer = JSONResponse(_stopped().body, _stopped().status)
             except Exception as error:
                 _log.exception("a request failed")
                 answer = JSONResponse(refusal(error).body, refusal(error).status)
@@ -297,7 +296,7 @@ class _Streamed(Response):
     def __init__(self, answering: _Answering) -> None:
         super().__init__(headers={"Cache-Control": "no-cache"})
         del self.headers["content-length"]
-        self.answering = answering
+        self.answering, self.has_begun = answering, False
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_until_gone(receive))
@@ -306,14 +305,25 @@ class _Streamed(Response):
             await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
+        except asyncio.CancelledError:  # the server stops, and the stream took too long
+            sending.cancel()
+            await asyncio.wait({sending})
+            await self._begin(send)
+            await _send_event(send, json.dumps(_stopped().body))
+            await _send_last(send)
         finally:
             gone.cancel()
             sending.cancel()
             self.answering.cancel()
 
+    async def _begin(self, send: Send) -> None:
+        if not self.has_begun:
+            self.has_begun = True
+            head = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **head})
+
     async def _send(self, send: Send) -> None:
-        head = {"status": self.status_code, "headers": self.raw_headers}
-        await send({"type": "http.response.start", **head})
+        await self._begin(send)
         try:
             async for piece in self.answering.pieces():
                 await _send_event(send, json.dumps(piece))
@@ -322,13 +332,21 @@ class _Streamed(Response):
                 _log.exception("a stream failed")
                 error = refusal(error)
             await _send_event(send, json.dumps(error.body))
-        await _send_event(send, "[DONE]")
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await _send_last(send)
 
 
 async def _send_event(send: Send, data: str) -> None:
     body = f"data: {data}\n\n".encode()
     await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _send_last(send: Send) -> None:
+    await _send_event(send, "[DONE]")
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _stopped() -> RefusedError:
+    return RefusedError("the server was stopped", status=503, code="stopped")
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -23,6 +23,7 @@ from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
 from tasc.tokenizer.text_pieces import TextPieces
 from tasc.tokenizer.token_bytes import token_speller
+from tasc.visible import is_unicode
 
 _KEPT = 64  # compiled grammars
 
@@ -67,16 +68,16 @@ class ServedModel:
         Raises InputError for a text that is no Unicode, and for ids that the model lacks.
         """
         if isinstance(prompt, str):
-            try:
-                prompt.encode()
-            except UnicodeEncodeError:
-                raise InputError("the prompt has half of a surrogate pair: remove it") from None
+            if not is_unicode(prompt):
+                raise InputError("the prompt has half of a surrogate pair: remove it")
             tokenizer = self.loaded.tokenizer.tokenizer
             prompt = tokenizer.encode(prompt, add_special_tokens=special).ids
         if max(prompt, default=0) >= 2**31:
             raise InputError(f"token id {max(prompt)} is too large: use the model's own tokenizer")
         ids = np.array(prompt, np.int64).astype(np.int32)
-        self.loaded.target.check(ids, 0)
+        if not len(ids):
+            raise InputError("the prompt has no tokens: give a text or ids")
+        self.loaded.target.check_ids(ids, "the prompt")
         return ids
 
     def chat(self, messages: Sequence[dict[str, Any]]) -> np.ndarray:

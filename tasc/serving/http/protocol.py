@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tasc.decoding.core.sampling import Sampling
 from tasc.errors import InputError, TascError
-from tasc.options.bounds import HOTTEST, MOST
+from tasc.options.bounds import COLDEST, HOTTEST, MOST
 from tasc.options.constraint import Constraint
 from tasc.options.fields import explain
+from tasc.visible import is_unicode
 
 MOST_CHOICES = 32  # of one request
 _SEEDS = 2**63
@@ -134,10 +135,7 @@ class Body(_Closed):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def sampling(self, drawn_seed: int) -> Sampling | None:
-        """Return how to sample, with ``drawn_seed`` if no seed is given; None is greedy.
-
-        Raises InputError for a temperature that is too close to 0.
-        """
+        """Return how to sample, with ``drawn_seed`` if no seed is given; None is greedy."""
         temperature = 1.0 if self.temperature is None else self.temperature
         if temperature == 0:
             return None
@@ -152,6 +150,13 @@ class Body(_Closed):
             raise ValueError("return_token_ids: only without stream")
         if not all(self.stops):
             raise ValueError("stop: a text is empty")
+        if not all(map(is_unicode, self.stops)):
+            raise ValueError("stop: a text has half of a surrogate pair: remove it")
+        if self.temperature and self.temperature < COLDEST:
+            raise ValueError(
+                f"temperature: must be 0, or from {COLDEST:g} to {HOTTEST:g}, "
+                f"got {self.temperature:g}"
+            )
         return self
 
 

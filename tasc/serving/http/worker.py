@@ -20,6 +20,7 @@ from tasc.decoding.drafters import Factory, Method
 from tasc.decoding.drafters.none import Autoregressive
 from tasc.decoding.library import chosen
 from tasc.decoding.loaded import Loaded
+from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.packed import native_threads
 from tasc.tokenizer.token_bytes import token_speller
@@ -150,6 +151,8 @@ class Worker:
         try:
             running = self.engine.submit(self._request(job), job.most_tokens)
         except Exception as error:  # of transformers, too, for settings of a request
+            if not isinstance(error, InputError):
+                _log.exception("a request could not start")
             self._end(job, _failed(error))
             return
         self.jobs[running] = job

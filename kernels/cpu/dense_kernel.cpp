@@ -38,10 +38,9 @@ void block(const DenseCall& call, const char* line, int first, int64_t first_row
   };
   int64_t i = 0;
   for (; i + T::kStep <= call.k; i += T::kStep, line += kStride) {
-    if (first == 0) {
+    const int fetched = first == 0 ? W : P;  // later panels are in the second-level cache
 #pragma GCC unroll 8
-      for (int p = 0; p < W; ++p) __builtin_prefetch(line + kAhead * kStride + p * kLine);
-    }
+    for (int p = 0; p < fetched; ++p) __builtin_prefetch(line + kAhead * kStride + p * kLine);
     for (int64_t l = 0; l < lines; ++l, ahead += kLine) __builtin_prefetch(ahead, 0, 2);
     step([&](const typename T::X* row) { return T::pair(row + i); });
   }

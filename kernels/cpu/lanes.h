@@ -45,11 +45,15 @@ inline V load(const void* from) {
 
 inline float widen(uint32_t upper) { return load<float>(&upper); }
 
-inline Lanes all(float x) {
-#ifdef __aarch64__
+inline Lanes all(float x) {  // `Lanes{} + x` would be an addition, for the sake of -0
+#if defined(__AVX512F__)
+  return (Lanes)_mm512_set1_ps(x);
+#elif defined(__AVX2__)
+  return (Lanes)_mm256_set1_ps(x);
+#elif defined(__aarch64__)
   return (Lanes)vdupq_n_f32(x);
 #else
-  return Lanes{} + x;
+  return Lanes{x, x, x, x};
 #endif
 }
 

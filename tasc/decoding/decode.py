@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 TokenCallback = Callable[[np.ndarray], None]
+# (tokens (k,) int32 of a step, the logits (k, V) that decided on each of them)
+LogitsCallback = Callable[[np.ndarray, torch.Tensor], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,8 @@ class Request:
     An end token or ``stop`` ends the output, even inside an accepted draft. ``on_tokens`` is called
     with the tokens (k,) int32 that each step commits. ``processors`` are transformers' logits
     processors. ``grammar`` allows only tokens that continue a valid output; an output that cannot
-    go on ends, with an end token if there is one.
+    go on ends, with an end token if there is one. ``on_logits`` is called with the same tokens
+    before ``on_tokens``, and with the model's logits, which nothing has changed.
     """
 
     prompt: np.ndarray
@@ -61,6 +64,7 @@ class Request:
     on_tokens: TokenCallback | None = None
     processors: Sequence[Processor] = ()
     grammar: Grammar | None = None
+    on_logits: LogitsCallback | None = None
 
 
 def generate_all(
@@ -202,6 +206,7 @@ class Running:
         self.uses_logits = own if isinstance(own, UsesLogits) else None
         read = 1 if self.uses_logits is None else getattr(own, "top_logits", 0)
         reads_all = self.uses_hidden_states is not None or self.head is None
+        reads_all = reads_all or request.on_logits is not None
         self.largest = 0 if reads_all else read  # logits that it reads of a row; 0: all
         self.masks = None if request.grammar is None else Masks(request.grammar)
         self.adjust: Processors | Masks | None = self.masks
@@ -266,7 +271,11 @@ class Running:
             self.finished = "stop"
 
     def observe(self, hidden: torch.Tensor | None, rows: Logits) -> None:
-        """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``."""
+        """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``, and the logits."""
+        if self.request.on_logits is not None and self.error is None:
+            assert isinstance(rows, torch.Tensor)
+            decided = [0, *(self.path + 1).tolist()][: len(self.committed)]
+            self.request.on_logits(self.committed, rows[decided])
         if self.uses_hidden_states is not None and hidden is not None:
             assert isinstance(rows, torch.Tensor)
             self.uses_hidden_states.on_hidden_states(hidden, rows, self.path)

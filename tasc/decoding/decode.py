@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import torch
 
+from tasc.decoding.beginnings import Beginnings
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.grammar import FORCED, Grammar, Masks
@@ -117,9 +119,19 @@ class Engine:
     before it may be the first that use ``target.head``, which drops the target's sequences.
     """
 
-    def __init__(self, target: Target, end_ids: Collection[int] = (), budget: int = 12) -> None:
-        """Draft at most ``budget`` nodes per sequence and step; ``end_ids`` end outputs."""
+    def __init__(
+        self,
+        target: Target,
+        end_ids: Collection[int] = (),
+        budget: int = 12,
+        beginnings: Beginnings | None = None,
+    ) -> None:
+        """Draft at most ``budget`` nodes per sequence and step; ``end_ids`` end outputs.
+
+        With ``beginnings``, a step reads a piece of a long prompt at most.
+        """
         self.target, self.ends, self.budget, self.size = target, set(end_ids), budget, 1
+        self.beginnings = beginnings
         self.waiting, self.live = deque[Running](), list[Running]()
 
     def begin(self, capacity: int, size: int = 1) -> None:
@@ -152,16 +164,28 @@ class Engine:
 
     def step(self) -> "list[Running]":
         """Let waiting sequences join, or else decode one step; return the sequences that ended."""
-        free = min(len(self.waiting), self.size - len(self.live))
-        joining = [self.waiting.popleft() for _ in range(free)]
-        alone = free == 1 and not self.live
+        joining = [self.waiting.popleft() for _ in range(self._joining())]
+        alone = len(joining) == 1 and not self.live
         self.live += joining
-        _step(self.target, joining or self.live, self.budget, alone=alone)
+        if self.live:
+            _step(self.target, joining or self.live, self.budget, alone=alone)
         return self._retire()
+
+    def _joining(self) -> int:
+        """Return how many of the waiting sequences join now."""
+        free = min(len(self.waiting), self.size - len(self.live))
+        if self.beginnings is None or not free:
+            return free
+        prompts = [sequence.request.prompt for sequence in islice(self.waiting, free)]
+        return self.beginnings.prepare(prompts, beside=bool(self.live))
 
     def abandon(self, capacity: int) -> "list[Running]":
         """Drop the live sequences after an error in ``step``, return them, and begin again."""
         dropped, self.live = self.live, []
+        if self.beginnings is not None:
+            if self.beginnings.reading is not None and self.waiting:  # it may be what failed
+                dropped.append(self.waiting.popleft())
+            self.beginnings.clear()
         self.begin(capacity, self.size)
         return dropped
 

@@ -14,7 +14,7 @@ from tasc.models.cache import tree_cache
 from tasc.models.inputs import Prefix
 from tasc.models.target import Target
 
-PIECE = 256  # tokens that are read between two steps
+PIECE = 128  # tokens that are read between two steps
 _WORTHWHILE = 32  # tokens: reading fewer costs about as much as copying their keys
 _COMPARED = 16  # recent prompts
 _MOST = 32  # beginnings that are remembered

@@ -92,15 +92,16 @@ class Soak:
 
     def _body(self, kind: str, draw: Random) -> bytes:
         start = draw.randrange(len(TEXT) - 10)
-        asked = {"model": self.model, "prompt": TEXT[start:], "max_tokens": draw.randint(1, 12)}
-        asked |= {"temperature": draw.choice([0, 1]), "stream": kind in ("stream", "reads slowly")}
+        asked: dict[str, object] = {"model": self.model, "prompt": TEXT[start:]}
+        asked |= {"max_tokens": draw.randint(1, 12), "temperature": draw.choice([0, 1])}
+        asked |= {"stream": kind in ("stream", "reads slowly")}
         if kind == "broken JSON":
             return json.dumps(asked).encode()[:-2]
         if kind == "oversized":
             return b" " * (5 << 20)
         if kind in ("goes away", "reads slowly"):
             asked |= {"max_tokens": 100, "n": 2}
-        more = {
+        more: dict[str, dict[str, object]] = {
             "schema": {
                 "response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}},
                 "max_tokens": 32,

@@ -1,6 +1,7 @@
 """Forms, penalties, log-probabilities and tools of requests to tasc serve."""
 
 import json
+from typing import Any
 
 import numpy as np
 import openai
@@ -49,7 +50,8 @@ def complete(client, more=None, **options):
 
 
 def chat(client, more=None, **options):
-    asked = {"model": NAME, "messages": [{"role": "user", "content": "wake me up"}]}
+    asked: dict[str, Any] = {"model": NAME}
+    asked["messages"] = [{"role": "user", "content": "wake me up"}]
     asked |= {"max_tokens": 100, "temperature": 0}
     return client.chat.completions.create(**asked | options, extra_body=more or {})
 

@@ -109,7 +109,7 @@ ifndef FORWARDED
 bench-% gpu-%:
 	@$(MAKE) --no-print-directory -f benchmarks/Makefile $@
 
-test-llama test-serving: %:
+test-clients test-llama test-serving: %:
 	@$(MAKE) --no-print-directory -f tests/serving/Makefile $@
 
 test-anywhere test-versions test-arm round-trips: %:

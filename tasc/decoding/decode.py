@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import torch
 
+from tasc.decoding.beginnings import Beginnings
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer, Timeline
 from tasc.decoding.core.grammar import FORCED, Grammar, Masks
@@ -42,6 +44,8 @@ __all__ = [
 ]
 
 TokenCallback = Callable[[np.ndarray], None]
+# (tokens (k,) int32 of a step, the logits (k, V) that decided on each of them)
+LogitsCallback = Callable[[np.ndarray, torch.Tensor], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,8 @@ class Request:
     An end token or ``stop`` ends the output, even inside an accepted draft. ``on_tokens`` is called
     with the tokens (k,) int32 that each step commits. ``processors`` are transformers' logits
     processors. ``grammar`` allows only tokens that continue a valid output; an output that cannot
-    go on ends, with an end token if there is one.
+    go on ends, with an end token if there is one. ``on_logits`` is called with the same tokens
+    before ``on_tokens``, and with the model's logits, which nothing has changed.
     """
 
     prompt: np.ndarray
@@ -61,6 +66,7 @@ class Request:
     on_tokens: TokenCallback | None = None
     processors: Sequence[Processor] = ()
     grammar: Grammar | None = None
+    on_logits: LogitsCallback | None = None
 
 
 def generate_all(
@@ -113,9 +119,19 @@ class Engine:
     before it may be the first that use ``target.head``, which drops the target's sequences.
     """
 
-    def __init__(self, target: Target, end_ids: Collection[int] = (), budget: int = 12) -> None:
-        """Draft at most ``budget`` nodes per sequence and step; ``end_ids`` end outputs."""
+    def __init__(
+        self,
+        target: Target,
+        end_ids: Collection[int] = (),
+        budget: int = 12,
+        beginnings: Beginnings | None = None,
+    ) -> None:
+        """Draft at most ``budget`` nodes per sequence and step; ``end_ids`` end outputs.
+
+        With ``beginnings``, a step reads a piece of a long prompt at most.
+        """
         self.target, self.ends, self.budget, self.size = target, set(end_ids), budget, 1
+        self.beginnings = beginnings
         self.waiting, self.live = deque[Running](), list[Running]()
 
     def begin(self, capacity: int, size: int = 1) -> None:
@@ -148,16 +164,28 @@ class Engine:
 
     def step(self) -> "list[Running]":
         """Let waiting sequences join, or else decode one step; return the sequences that ended."""
-        free = min(len(self.waiting), self.size - len(self.live))
-        joining = [self.waiting.popleft() for _ in range(free)]
-        alone = free == 1 and not self.live
+        joining = [self.waiting.popleft() for _ in range(self._joining())]
+        alone = len(joining) == 1 and not self.live
         self.live += joining
-        _step(self.target, joining or self.live, self.budget, alone=alone)
+        if self.live:
+            _step(self.target, joining or self.live, self.budget, alone=alone)
         return self._retire()
+
+    def _joining(self) -> int:
+        """Return how many of the waiting sequences join now."""
+        free = min(len(self.waiting), self.size - len(self.live))
+        if self.beginnings is None or not free:
+            return free
+        prompts = [sequence.request.prompt for sequence in islice(self.waiting, free)]
+        return self.beginnings.prepare(prompts, beside=bool(self.live))
 
     def abandon(self, capacity: int) -> "list[Running]":
         """Drop the live sequences after an error in ``step``, return them, and begin again."""
         dropped, self.live = self.live, []
+        if self.beginnings is not None:
+            if self.beginnings.reading is not None and self.waiting:  # it may be what failed
+                dropped.append(self.waiting.popleft())
+            self.beginnings.clear()
         self.begin(capacity, self.size)
         return dropped
 
@@ -202,6 +230,7 @@ class Running:
         self.uses_logits = own if isinstance(own, UsesLogits) else None
         read = 1 if self.uses_logits is None else getattr(own, "top_logits", 0)
         reads_all = self.uses_hidden_states is not None or self.head is None
+        reads_all = reads_all or request.on_logits is not None
         self.largest = 0 if reads_all else read  # logits that it reads of a row; 0: all
         self.masks = None if request.grammar is None else Masks(request.grammar)
         self.adjust: Processors | Masks | None = self.masks
@@ -266,7 +295,11 @@ class Running:
             self.finished = "stop"
 
     def observe(self, hidden: torch.Tensor | None, rows: Logits) -> None:
-        """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``."""
+        """Pass on what the drafter uses, in the shapes of ``UsesHiddenStates``, and the logits."""
+        if self.request.on_logits is not None and self.error is None:
+            assert isinstance(rows, torch.Tensor)
+            decided = [0, *(self.path + 1).tolist()][: len(self.committed)]
+            self.request.on_logits(self.committed, rows[decided])
         if self.uses_hidden_states is not None and hidden is not None:
             assert isinstance(rows, torch.Tensor)
             self.uses_hidden_states.on_hidden_states(hidden, rows, self.path)

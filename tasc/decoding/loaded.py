@@ -44,10 +44,15 @@ class Loaded:
         """Turns the ids of an output into its text."""
         return OutputText(self.tokenizer.decode, frozenset(self.end_ids))
 
-    def processors(self, prompt: np.ndarray, max_new_tokens: int) -> Sequence[Processor]:
-        """Return the logits processors of an output after ``prompt`` (L,)."""
+    def processors(
+        self, prompt: np.ndarray, max_new_tokens: int, own: Sequence[Processor] = ()
+    ) -> Sequence[Processor]:
+        """Return the logits processors of an output after ``prompt`` (L,).
+
+        ``own`` ones come last, and replace those of the same class.
+        """
         model = self.target.model
-        return processors_of(self.settings, model, prompt, max_new_tokens, self.end_ids)
+        return processors_of(self.settings, model, prompt, max_new_tokens, self.end_ids, own)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids (L_i,) int32 of each text, without special tokens around it."""

@@ -58,7 +58,7 @@ class Prefix:
 
     tokens: np.ndarray
     blocks: "Mapping[Hashable, torch.Tensor]"  # as in KVCache, of one row and P positions
-    states: "torch.Tensor"  # (1, P, d) last hidden states
+    states: "torch.Tensor | None"  # (1, P, d) last hidden states, if drafters read them
 
     def begins(self, prompts: Sequence[np.ndarray]) -> bool:
         """Return whether all ``prompts`` (L,) have these tokens first, and others after them."""

@@ -167,8 +167,9 @@ class Target:
 
     def _prepend_shared(self, known: int) -> None:
         """Put the states of the ``known`` shared tokens before the states of a later forward."""
-        if known and self.prefix is not None and self.states is not None:
-            before = self.prefix.states.expand(len(self.states), -1, -1)
+        shared = None if self.prefix is None else self.prefix.states
+        if known and shared is not None and self.states is not None:
+            before = shared.expand(len(self.states), -1, -1)
             self.states = torch.cat([before, self.states], dim=1)
 
     def open_shared(self, prompts: Sequence[np.ndarray]) -> int:

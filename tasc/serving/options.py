@@ -102,6 +102,14 @@ class ServeOptions(CommandOptions):
     indexes: Annotated[tuple[str, ...], Shell("index")] = Field(
         (), description="Folder of tasc index to draft from; repeatable."
     )
+    tasks: UserPath | None = Field(
+        None,
+        description="Folder of tasks that requests choose by model name: a folder of tasc index, a "
+        "form of outputs, or both for each.",
+    )
+    state: UserPath | None = Field(
+        None, description="File that keeps the outputs that drafts are learnt from."
+    )
     method: str = Field(
         "tasc-spec",
         description="Method that drafts, as for tasc bench --method; ar drafts nothing.",
@@ -112,6 +120,9 @@ class ServeOptions(CommandOptions):
     )
     queue: int = Field(64, ge=0, le=MOST, description="Outputs that may wait for a place.")
     max_length: Tokens = Field(4096, description="Most tokens of a prompt and its output.")
+    timeout: int = Field(
+        600, ge=1, le=MOST, description="Seconds that a request may take, its wait included."
+    )
     grace: int = Field(
         30, ge=0, le=3600, description="Seconds that running requests get to end after SIGTERM."
     )

@@ -143,9 +143,12 @@ class ChatTemplate:
         without = [{k: v for k, v in each.items() if k != key} for each in messages]
         return self._write(messages, turn.tools) != self._write(without, turn.tools)
 
-    def prompt(self, messages: Sequence[Message]) -> str:
-        """Return the prompt for an answer to ``messages``. Raises InputError if it rejects them."""
-        return self._write(messages, None, prompt=True)
+    def prompt(self, messages: Sequence[Message], tools: Any = None) -> str:  # noqa: ANN401
+        """Return the prompt for an answer to ``messages``, which may call ``tools``.
+
+        Raises InputError if the template rejects them.
+        """
+        return self._write(messages, tools, prompt=True)
 
     def write(self, turn: Turn) -> tuple[str, str]:
         """Return the prompt, and the answer up to its end token.

@@ -158,3 +158,22 @@ def test_the_timeline_has_every_step(target):
     assert times.total == pytest.approx(times.prefill + times.draft + parts[1:].sum())
     assert 0 < times.prefill < times.total < passed
     assert result.finish == "length"
+
+
+@pytest.mark.parametrize("text", METHODS)
+def test_the_logits_behind_each_token_are_the_models_own_whatever_changes_them(target, text):
+    processor = Remembering()
+    free = run(target, "ar", [PROMPT], processors=[Remembering()]).tokens
+    tokens, rows = list[int](), list[torch.Tensor]()
+
+    def collect(committed, logits):
+        assert len(committed) == len(logits)
+        tokens.extend(committed.tolist())
+        rows.append(logits.clone())
+
+    result = run(target, text, [free], processors=[processor], on_logits=collect)
+    assert result.tokens.tolist() == tokens == free.tolist()
+    with torch.inference_mode():
+        ids = torch.from_numpy(np.append(PROMPT, free)[None].astype(np.int64))
+        whole = target.model(input_ids=ids).logits[0, len(PROMPT) - 1 : -1]
+    torch.testing.assert_close(torch.cat(rows), whole, rtol=1e-4, atol=1e-4)

@@ -12,6 +12,14 @@ $(LLAMA)/.installed:
 	  echo "no wheel of xllamacpp for this machine: its tests are skipped"
 	@touch $@
 
+CLIENTS := build/clients-venv
+CLIENTS_GROUP := $(subst ['serving'],['clients'],$(SERVING_GROUP))
+$(CLIENTS)/.installed: pyproject.toml | $(VENV)/.dependencies
+	@test -x $(CLIENTS)/bin/python || $(PYTHON) -m venv $(CLIENTS)
+	@$(BIN)/python -c $(CLIENTS_GROUP) > $(CLIENTS)/wanted.txt
+	@$(BIN)/uv pip install --quiet --python $(CLIENTS)/bin/python -r $(CLIENTS)/wanted.txt
+	@touch $@
+
 # Trained models, their indexes, and an environment with vLLM; vLLM's wheels are not for all machines.
 # BASE is a pretrained model instead of one trained from scratch, such as smollm2.
 SERVING := build/serving$(if $(BASE),-$(notdir $(BASE)))

@@ -2,17 +2,11 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import numpy as np
 import openai
@@ -24,12 +18,21 @@ from tasc.serving.http.app import Server
 from tasc.serving.http.model import ServedModel
 from tasc.serving.options import ServeOptions
 from tests.cli import refused
-from tests.data.test_chat_template import CHATML
-from tests.pico import TEXTS, continued, make_base
+from tests.pico import TEXTS, continued
+from tests.serving.served import (
+    KEY,
+    NAME,
+    SECONDS,
+    free_port,
+    make_folder,
+    read,
+    started,
+    status_of,
+    value_of,
+    wait_until,
+)
 from tests.trees import ROOT
 
-KEY = "a-key"
-NAME = "tiny"
 PROMPTS = [f"{text.split(chr(10))[0]} {more}" for text in TEXTS for more in ("", "now", "at ten")]
 SCHEMA = {
     "type": "object",
@@ -37,14 +40,11 @@ SCHEMA = {
     "required": ["a", "b"],
     "additionalProperties": False,
 }
-_SECONDS = 600  # to start and to stop, on a machine with much else to do
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = make_base(tmp_path_factory.mktemp("served") / "model", "llama")
-    (folder / "chat_template.jinja").write_text(CHATML)
-    return folder
+    return make_folder(tmp_path_factory.mktemp("served"))
 
 
 @pytest.fixture(scope="module")
@@ -53,51 +53,11 @@ def plain(folder):
     return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
-def read(url, path, data=None, key=KEY):
-    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    with urlopen(Request(f"{url}{path}", data, headers), timeout=_SECONDS) as answer:
-        return answer.read().decode()
-
-
-def status_of(url, path, data=None, key=KEY):
-    """Return the status, the error and the headers of a request that is refused."""
-    with pytest.raises(HTTPError) as caught:
-        read(url, path, data, key)
-    return caught.value.code, json.loads(caught.value.read())["error"], caught.value.headers
-
-
-def wait_until(holds):
-    end = time.monotonic() + _SECONDS
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
-
-
-def answers(url, process):
-    assert process.poll() is None, process.communicate()[1]
-    try:
-        return json.loads(read(url, "/health"))["status"] == "ok"
-    except OSError:
-        return False
-
-
 @pytest.fixture(scope="module")
 def url(folder):
     """The server; when it is stopped, it finishes what runs and exits with 0."""
-    port = free_port()
-    words = [sys.executable, "-m", "tasc_cli.main", "serve", f"{NAME}={folder}"]
-    words += ["--port", str(port), "--dtype", "float32", "--threads", "1", "--batch-size", "3"]
-    words += ["--queue", "40", "--max-length", "500", "--grace", str(_SECONDS)]
-    env = {**os.environ, "TASC_API_KEY": KEY}
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until(lambda: answers(url, process))
+    options = ("--batch-size", 3, "--queue", 40, "--max-length", 500, "--grace", SECONDS)
+    with started(folder, *options) as (url, process):
         yield url
         asked = {"model": NAME, "prompt": PROMPTS[0], "max_tokens": 480, "temperature": 0}
         asked |= {"drafting": False, "return_token_ids": True}
@@ -106,22 +66,14 @@ def url(folder):
             wait_until(lambda: done.done() or value_of(url, "tasc_running") > 0)
             process.send_signal(signal.SIGTERM)
             assert json.loads(done.result())["choices"][0]["token_ids"]
-        assert process.wait(_SECONDS) == 0
+        assert process.wait(SECONDS) == 0
         assert f"serving {NAME} at {url}/v1" in process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture(scope="module")
 def client(url):
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
         yield client
-
-
-def value_of(url, name):
-    lines = [line.split(" ") for line in read(url, "/metrics").splitlines()]
-    return sum(float(value) for key, *_, value in lines if key == name)
 
 
 def began(url, ended):
@@ -224,10 +176,24 @@ def test_outputs_satisfy_a_schema(client):
 
 
 REFUSED = [
-    ({"logprobs": 1}, 400, "logprobs is not supported"),
+    ({"logprobs": True}, 400, "logprobs"),
+    ({"logprobs": 21}, 400, "logprobs"),
     ({"echo": True}, 400, "echo is not supported"),
-    ({"frequency_penalty": 0.5}, 400, "frequency_penalty is not supported"),
-    ({"tools": [{}]}, 400, "tools is not supported"),
+    ({"logit_bias": {"1": 5}}, 400, "logit_bias is not supported"),
+    ({"frequency_penalty": 3}, 400, "frequency_penalty"),
+    ({"repetition_penalty": 0}, 400, "repetition_penalty"),
+    ({"tools": [{}]}, 400, "tools: unknown key"),
+    ({"guided_regex": "a"}, 400, 'give structured_outputs with the key "regex"'),
+    ({"structured_outputs": {}}, 400, "got 0 of json"),
+    ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, 400, "got 2 of json"),
+    ({"structured_outputs": {"regex": "("}}, 400, "structured_outputs"),
+    ({"structured_outputs": {"grammar": "x ::= ("}}, 400, "structured_outputs"),
+    ({"structured_outputs": {"structural_tag": "a"}}, 400, "structural_tag"),
+    (
+        {"structured_outputs": {"regex": "a"}, "response_format": {"type": "text"}},
+        400,
+        "give one of them",
+    ),
     ({"unheard_of": 1}, 400, "unheard_of: unknown key"),
     ({"temperature": -1}, 400, "temperature"),
     ({"temperature": "hot"}, 400, "temperature"),
@@ -353,10 +319,6 @@ def test_broken_large_and_unknown_requests_are_refused(url, client):
     assert status_of(url, "/v1/models", key="wrong")[:1] == (401,)
     with pytest.raises(openai.AuthenticationError):
         client.with_options(api_key="wrong").models.list()
-    with pytest.raises(openai.BadRequestError, match="logprobs is not supported"):
-        client.chat.completions.create(
-            model=NAME, messages=[{"role": "user", "content": "a"}], logprobs=True
-        )
     assert [model.id for model in client.models.list()] == [NAME]
 
 

@@ -2,13 +2,18 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from tasc.serving.http.logprobs import Logprobs, Spelt
+from tasc.serving.http.tools import Call, calls_in
 from tasc.serving.http.worker import Ended
 
 _REASONS = {"end": "stop", "stop": "stop", "length": "length"}
+_CALLS = "tool_calls"
 
 
 @dataclass
@@ -42,36 +47,72 @@ class Form:
 
     model: str
     chat: bool
+    tool_names: tuple[str, ...] = ()  # that a chat may call
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def whole(self, ended: Sequence[Ended], usage: Usage, *, with_ids: bool) -> dict[str, Any]:
+    def whole(
+        self, ended: Sequence[Ended], usage: Usage, spelt: Callable[[], Spelt], *, with_ids: bool
+    ) -> dict[str, Any]:
         """Return the answer with all outputs, perhaps also as ids."""
-        choices = [self._choice(i, one.text, one.finish) for i, one in enumerate(ended)]
+        choices = [self._choice(index, one, spelt()) for index, one in enumerate(ended)]
         for choice, one in zip(choices, ended, strict=True):
             choice |= {"token_ids": one.tokens.tolist()} if with_ids else {}
         kind = "chat.completion" if self.chat else "text_completion"
         return self._body(kind, choices) | {"usage": usage.body}
 
-    def _choice(self, index: int, text: str, finish: str) -> dict[str, Any]:
-        said: dict[str, Any] = {"text": text}
+    def _choice(self, index: int, ended: Ended, spelt: Spelt) -> dict[str, Any]:
+        said: dict[str, Any] = {"text": ended.text}
+        reason = _REASONS[ended.finish]
         if self.chat:
-            said = {"message": {"role": "assistant", "content": text}}
-        return {"index": index, **said, "logprobs": None, "finish_reason": _REASONS[finish]}
+            text, calls = calls_in(ended.text, self.tool_names) if self.tool_names else (None, [])
+            message: dict[str, Any] = {"role": "assistant", "content": ended.text}
+            if calls:
+                message |= {"content": text or None, _CALLS: [call.body() for call in calls]}
+                reason = _CALLS
+            said = {"message": message}
+        logprobs = self.logprobs(spelt, ended.tokens, ended.logprobs)
+        return {"index": index, **said, "logprobs": logprobs, "finish_reason": reason}
+
+    def logprobs(
+        self, spelt: Spelt, tokens: np.ndarray, logprobs: Logprobs | None
+    ) -> dict[str, Any] | None:
+        """Return the log-probabilities of ``tokens`` (k,) in this form, if there are any."""
+        if logprobs is None:
+            return None
+        write = spelt.chat if self.chat else spelt.completion
+        return write(tokens.tolist(), logprobs)
 
     def first(self, index: int) -> dict[str, Any] | None:
         """Return the piece that opens output ``index``, if this form has one."""
-        return self._piece(index, {"role": "assistant", "content": ""}, None) if self.chat else None
+        return self._piece(index, {"role": "assistant", "content": ""}) if self.chat else None
 
-    def piece(self, index: int, text: str, finish: str | None = None) -> dict[str, Any]:
-        """Return a piece of output ``index``; ``finish`` marks the last one."""
+    def piece(
+        self, index: int, text: str, logprobs: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return a piece of output ``index``."""
         said = ({"content": text} if text else {}) if self.chat else text
-        return self._piece(index, said, finish)
+        return self._piece(index, said, logprobs)
 
-    def _piece(self, index: int, said: Any, finish: str | None) -> dict[str, Any]:  # noqa: ANN401
+    def last(
+        self, index: int, text: str, finish: str, calls: Sequence[Call] = ()
+    ) -> dict[str, Any]:
+        """Return the last piece of output ``index``, with the tools that it calls."""
+        said: Any = text
+        if self.chat:
+            said = {"content": text} if text else {}
+            said |= {_CALLS: [call.body(i) for i, call in enumerate(calls)]} if calls else {}
+        return self._piece(index, said, reason=_CALLS if calls else _REASONS[finish])
+
+    def _piece(
+        self,
+        index: int,
+        said: Any,  # noqa: ANN401
+        logprobs: dict[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> dict[str, Any]:
         key, kind = ("delta", "chat.completion.chunk") if self.chat else ("text", "text_completion")
-        reason = None if finish is None else _REASONS[finish]
-        choice = {"index": index, key: said, "logprobs": None, "finish_reason": reason}
+        choice = {"index": index, key: said, "logprobs": logprobs, "finish_reason": reason}
         return self._body(kind, [choice])
 
     def totals(self, usage: Usage) -> dict[str, Any]:

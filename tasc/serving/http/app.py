@@ -20,8 +20,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from tasc.environment import API_KEY
 from tasc.errors import TascError
 from tasc.serving.http.answers import Form, Usage
+from tasc.serving.http.logprobs import Spelt
 from tasc.serving.http.metrics import Metrics
 from tasc.serving.http.model import ServedModel, TextStream
 from tasc.serving.http.protocol import (
@@ -32,7 +34,8 @@ from tasc.serving.http.protocol import (
     read_body,
     refusal,
 )
-from tasc.serving.http.worker import BusyError, Ended, Job
+from tasc.serving.http.tools import CallStream
+from tasc.serving.http.worker import BusyError, Ended, Job, Written
 
 MOST_BYTES = 4 << 20  # of a request
 _BODY_SECONDS = 30.0  # to receive one
@@ -41,7 +44,7 @@ _RETRY = "1"  # seconds
 _GONE = 499  # status in the metrics for a client that went away
 
 T = TypeVar("T")
-Event = tuple[int, np.ndarray | Ended]  # the number of the output, and what came
+Event = tuple[int, Written | Ended]  # the number of the output, and what came
 _log = logging.getLogger("tasc")
 
 
@@ -58,21 +61,26 @@ class Asked:
 class Server:
     """The application: one model, its metrics, and the key that clients must have, if any."""
 
-    def __init__(self, model: ServedModel, key: str | None) -> None:
+    def __init__(self, model: ServedModel, key: str | None, seconds: float = 600.0) -> None:
+        """Let each request take ``seconds``, its wait included."""
         self.model, self.key, self.metrics = model, key, Metrics(model.worker)
+        self.seconds = seconds
         # One thread each, so that slow templates and schemas delay no other requests.
         self.templates, self.schemas = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-        routes = {
-            "/v1/completions": ("POST", self.completions),
-            "/v1/chat/completions": ("POST", self.chat),
-            "/v1/models": ("GET", self.models),
-            "/health": ("GET", self.health),
-            "/metrics": ("GET", self.page),
-        }
+        routes = [
+            ("/v1/completions", "POST", self.completions),
+            ("/v1/chat/completions", "POST", self.chat),
+            ("/v1/models", "GET", self.models),
+            ("/v1/tasks/{name}", "PUT", self.put_task),
+            ("/v1/tasks/{name}", "DELETE", self.remove_task),
+            ("/v1/state", "POST", self.save),
+            ("/health", "GET", self.health),
+            ("/metrics", "GET", self.page),
+        ]
         self.app = Starlette(
             routes=[
                 Route(path, self._guarded(path, handler), methods=[method])
-                for path, (method, handler) in routes.items()
+                for path, method, handler in routes
             ],
             exception_handlers={HTTPException: _http_error},
         )
@@ -119,10 +127,46 @@ class Server:
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4")
 
     async def models(self, _: Request) -> Response:
-        """List the one model."""
-        one = {"id": self.model.name, "object": "model", "created": 0, "owned_by": "tasc"}
+        """List the tasks, the first of which is the model itself."""
         most = {"max_model_len": self.model.max_length}
-        return JSONResponse({"object": "list", "data": [one | most]})
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "tasc", **most}
+            for name in self.model.tasks
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def put_task(self, request: Request) -> Response:
+        """Load a task from the folder of tasks, or load it again."""
+        self._check_operator()
+        name, model = request.path_params["name"], self.model
+
+        def learnt() -> list[np.ndarray]:
+            return model.tasks[name].learnt if name in model.tasks else []
+
+        known = await asyncio.wrap_future(model.worker.call(learnt))
+        await _off_loop(lambda: model.tasks.put(name, known), self.schemas)
+        return JSONResponse({"id": name, "object": "model"})
+
+    async def remove_task(self, request: Request) -> Response:
+        """Forget a task."""
+        self._check_operator()
+        name = request.path_params["name"]
+        await _off_loop(lambda: self.model.tasks.remove(name), self.schemas)
+        return JSONResponse({"id": name, "object": "model", "deleted": True})
+
+    async def save(self, _: Request) -> Response:
+        """Write what was learnt to the state."""
+        self._check_operator()
+        learnt = await asyncio.wrap_future(self.model.worker.call(self.model.learnt))
+        outputs = await _off_loop(lambda: self.model.save(learnt), self.schemas)
+        return JSONResponse({"outputs": outputs})
+
+    def _check_operator(self) -> None:
+        """Raise RefusedError without a key: any page in a browser could send the request."""
+        if self.key is None:
+            raise RefusedError(
+                f"start the server with a key in {API_KEY} to change tasks", status=403
+            )
 
     async def completions(self, request: Request) -> Response:
         """Continue texts."""
@@ -143,16 +187,21 @@ class Server:
         """Answer a chat."""
         body = read_body(ChatBody, await _read(request))
         self._check_model(body)
-        messages = [message.for_template for message in body.messages]
-        prompt = await _off_loop(lambda: self.model.chat(messages), self.templates)
+        tools = body.used_tools
+
+        def write() -> np.ndarray:
+            return self.model.chat([message.for_template for message in body.messages], tools)
+
+        prompt = await _off_loop(write, self.templates)
         room = max(self.model.max_length - len(prompt), 1)
         most = body.max_completion_tokens or body.max_tokens or room
         return await self._answer(request, Asked(body, [prompt], [most], chat=True))
 
     def _check_model(self, body: Body) -> None:
-        if body.model != self.model.name:
+        if body.model not in self.model.tasks:
             raise RefusedError(
-                f"there is no model {body.model!r:.100}: this server has {self.model.name!r}",
+                f"there is no model {body.model!r:.100}: this server has {self.model.name!r} and "
+                f"{len(self.model.tasks) - 1} tasks, see /v1/models",
                 status=404,
                 param="model",
                 code="model_not_found",
@@ -181,7 +230,8 @@ class Server:
                 code="queue_full",
                 headers={"Retry-After": _RETRY},
             ) from None
-        form, usage = Form(self.model.name, asked.chat), Usage(sum(map(len, asked.prompts)))
+        form = Form(asked.body.model, asked.chat, asked.body.tool_names)
+        usage = Usage(sum(map(len, asked.prompts)))
         answering = _Answering(self, asked.body, jobs, events, form, usage)
         if asked.body.stream:
             return _Streamed(answering)
@@ -189,16 +239,18 @@ class Server:
 
     async def _jobs(self, asked: Asked, events: "asyncio.Queue[Event]") -> list[Job]:
         body, loop = asked.body, asyncio.get_running_loop()
+        self._check_model(body)  # again: the task may have been removed meanwhile
+        task = self.model.tasks[body.model]
         try:
             sampling = body.sampling(secrets.randbelow(2**63))
-            constraint = body.response_format and body.response_format.constraint
+            constraint = body.constraint if body.states_form else task.constraint
             grammar = None
             if constraint:
                 grammar = await _off_loop(lambda: self.model.grammar(constraint), self.schemas)
         except TascError as error:
             raise RefusedError(str(error)) from None
 
-        def put(number: int, event: np.ndarray | Ended) -> None:
+        def put(number: int, event: Written | Ended) -> None:
             with suppress(RuntimeError):  # the loop is closed: the server has stopped
                 loop.call_soon_threadsafe(events.put_nowait, (number, event))
 
@@ -215,7 +267,9 @@ class Server:
                     number=number,
                     stops=body.stops,
                     grammar=grammar,
-                    drafts=body.drafting,
+                    drafting=task.drafting if body.drafting else None,
+                    penalties=body.penalties,
+                    top_tokens=body.top_tokens,
                 )
                 jobs.append(job)
         return jobs
@@ -232,6 +286,11 @@ class _Answering:
     form: Form
     usage: Usage
 
+    def spelt(self) -> Spelt:
+        """Return what writes the log-probabilities of one output."""
+        model = self.server.model
+        return Spelt(model.worker.spell, lambda token: model.loaded.text([token]))
+
     def cancel(self) -> None:
         """Free the places of jobs that have not ended."""
         self.server.model.worker.cancel(self.jobs)
@@ -245,7 +304,9 @@ class _Answering:
             if not done.done():
                 raise ClientDisconnect
             with_ids = self.body.return_token_ids
-            return JSONResponse(self.form.whole(done.result(), self.usage, with_ids=with_ids))
+            return JSONResponse(
+                self.form.whole(done.result(), self.usage, self.spelt, with_ids=with_ids)
+            )
         finally:
             gone.cancel()
             done.cancel()
@@ -253,11 +314,28 @@ class _Answering:
 
     async def _ended(self) -> list[Ended]:
         ended = dict[int, Ended]()
-        while len(ended) < len(self.jobs):
-            number, event = await self.events.get()
+        async for number, event in self._events():
             if isinstance(event, Ended):
                 ended[number] = self._count(number, event)
         return [ended[number] for number in range(len(self.jobs))]
+
+    async def _events(self) -> AsyncIterator[Event]:
+        """Yield events until all jobs have ended. Raises RefusedError when their time is over."""
+        left, seconds = len(self.jobs), self.server.seconds
+        end = asyncio.get_running_loop().time() + seconds
+        while left:
+            try:
+                async with asyncio.timeout_at(end):
+                    event = await self.events.get()
+            except TimeoutError:
+                raise RefusedError(
+                    f"the request took more than {seconds:g} s: lower max_tokens, or try again "
+                    "when fewer requests wait",
+                    status=408,
+                    code="timeout",
+                ) from None
+            left -= isinstance(event[1], Ended)
+            yield event
 
     def _count(self, number: int, ended: Ended) -> Ended:
         """Count an output. Raises RefusedError if it ended with an error."""
@@ -269,23 +347,46 @@ class _Answering:
 
     async def pieces(self) -> AsyncIterator[dict[str, Any]]:
         """Yield the outputs in pieces, as they come, and the usage last if the request wants it."""
-        loaded = self.server.model.loaded
         usage = {"usage": None} if self.body.includes_usage else {}
-        streams = [TextStream(loaded, self.body.stops) for _ in self.jobs]
+        streams = [_Output(self) for _ in self.jobs]
         for number in range(len(self.jobs)):
             if (first := self.form.first(number)) is not None:
                 yield first | usage
-        left = len(self.jobs)
-        while left:
-            number, event = await self.events.get()
+        async for number, event in self._events():
             if isinstance(event, Ended):
-                left -= 1
-                text = streams[number].end(self._count(number, event).text)
-                yield self.form.piece(number, text, event.finish) | usage
-            elif text := streams[number].add(event):
-                yield self.form.piece(number, text) | usage
+                yield streams[number].last(number, self._count(number, event)) | usage
+            elif (piece := streams[number].piece(number, event)) is not None:
+                yield piece | usage
         if self.body.includes_usage:
             yield self.form.totals(self.usage)
+
+
+class _Output:
+    """One output of an answer in pieces."""
+
+    def __init__(self, answering: _Answering) -> None:
+        self.form, self.spelt = answering.form, answering.spelt()
+        self.text = TextStream(answering.server.model.loaded, answering.body.stops)
+        self.calls = CallStream(self.form.tool_names) if self.form.tool_names else None
+
+    def piece(self, number: int, written: Written) -> dict[str, Any] | None:
+        """Return what a step adds; None if there is nothing to send yet."""
+        text = self.text.add(written.tokens)
+        if self.calls is not None:
+            text = self.calls.add(text)
+        logprobs = self.form.logprobs(self.spelt, written.tokens, written.logprobs)
+        if not text and logprobs is None:
+            return None
+        return self.form.piece(number, text, logprobs)
+
+    def last(self, number: int, ended: Ended) -> dict[str, Any]:
+        """Return the rest of the output, which has ended."""
+        text = self.text.end(ended.text)
+        if self.calls is None:
+            return self.form.last(number, text, ended.finish)
+        begun = self.calls.add(text)
+        rest, calls = self.calls.end()
+        return self.form.last(number, begun + rest, ended.finish, calls)
 
 
 class _Streamed(Response):

@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
 from tasc.decoding.loaded import Loaded, load_ready
-from tasc.errors import InputError
+from tasc.errors import InputError, UnavailableError
 from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path, resolve_model
-from tasc.serving.http.worker import Drafting, Worker
+from tasc.serving.drafts.state import read_state, teach, write_state
+from tasc.serving.http.tasks import Tasks
+from tasc.serving.http.worker import SHARED, Drafting, Worker
 from tasc.serving.options import ServeOptions
 from tasc.tokenizer.chat import ChatTemplate
 from tasc.tokenizer.loaded import load_tokenizer
@@ -43,24 +45,71 @@ class ServedModel:
         self.name, target = self.loaded.label, self.loaded.target
         most = target.max_positions or options.max_length
         self.max_length = min(options.max_length, most)
-        method, tokenizer = parse(options.method), self.loaded.tokenizer
-        folders = [Path(parse_path(index)[1]) for index in options.indexes]
-        resources = Resources(
-            [np.empty(0, np.int32)],  # an empty output marks where outputs begin
-            self.loaded.end_ids[0],
-            indexes=[load_index(folder, tokenizer, copy=True) for folder in folders],
-            target=target,
-            tokenizer=tokenizer,
+        self.method, self.state = parse(options.method), options.state
+        plain = [Path(parse_path(index)[1]) for index in options.indexes]
+        folder = None if options.tasks is None else Path(options.tasks)
+        self.tasks = Tasks(self.name, self._drafting, plain, folder)
+        if self.state is not None:
+            for name, outputs in read_state(Path(self.state), self.loaded.tokenizer).items():
+                if (task := self.tasks.get(name or self.name)) is not None:
+                    teach(task.drafting.make, outputs)
+        self.worker = Worker(
+            self.loaded,
+            self.method,
+            size=options.batch_size,
+            queue=options.queue,
+            capacity=self.max_length,
         )
-        drafting = Drafting(method, method.prepare(resources))
-        self.worker = Worker(self.loaded, drafting, size=options.batch_size, queue=options.queue)
         self._grammars = OrderedDict[str, Grammar]()
 
     def start(self) -> None:
         """Decode a token, so that the first request finds all ready, and start the worker."""
-        target, make = self.loaded.target, self.worker.drafting.make
+        target, make = self.loaded.target, self.tasks[self.name].drafting.make
         generate_all(target, [Request(target.any_tokens(1), make)], max_new_tokens=1)
-        self.worker.start(self.max_length)
+        blocks = target.kv_cache.blocks.values()
+        self._position_bytes = sum(block[:, :, 0, :, 0].nbytes for block in blocks)
+        self.worker.start()
+
+    @property
+    def most_bytes(self) -> int:
+        """The most that keys and values can take, once it has started."""
+        worker = self.worker
+        # A cache that grows gets twice what is needed, beside the one before. The beginning that is
+        # read is beside those that are kept.
+        positions = 3 * worker.longest * worker.size + (SHARED + 2) * self.max_length
+        return positions * self._position_bytes
+
+    def _drafting(self, folders: Sequence[Path]) -> Drafting:
+        """Prepare drafts from the indexes in ``folders``. Raises what ``load_index`` raises."""
+        tokenizer = self.loaded.tokenizer
+        resources = Resources(
+            [np.empty(0, np.int32)],  # an empty output marks where outputs begin
+            self.loaded.end_ids[0],
+            indexes=[load_index(folder, tokenizer, copy=True) for folder in folders],
+            target=self.loaded.target,
+            tokenizer=tokenizer,
+        )
+        return Drafting(self.method, self.method.prepare(resources))
+
+    def learnt(self) -> dict[str, list[np.ndarray]]:
+        """Return the outputs that each task learnt; call it in the worker's thread, or after it."""
+        own = {name: task.learnt for name, task in self.tasks.items()}
+        return {"" if name == self.name else name: outputs for name, outputs in own.items()}
+
+    def save(self, learnt: Mapping[str, Sequence[np.ndarray]]) -> int:
+        """Write what was learnt to the state, and return the number of outputs.
+
+        Raises InputError without a file, and UnavailableError if it cannot be written.
+        """
+        if self.state is None:
+            raise InputError("the server keeps no state: pass --state FILE at its start")
+        try:
+            write_state(Path(self.state), learnt, self.loaded.tokenizer)
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot write {self.state} ({error.strerror}): check the file's folder"
+            ) from None
+        return sum(map(len, learnt.values()))
 
     def encode(self, prompt: str | Sequence[int], *, special: bool) -> np.ndarray:
         """Return the ids (L,) int32 of a prompt, with the tokenizer's ``special`` tokens.
@@ -80,14 +129,23 @@ class ServedModel:
         self.loaded.target.check_ids(ids, "the prompt")
         return ids
 
-    def chat(self, messages: Sequence[dict[str, Any]]) -> np.ndarray:
-        """Return the ids (L,) int32 of the prompt for an answer.
+    def chat(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] = ()
+    ) -> np.ndarray:
+        """Return the ids (L,) int32 of the prompt for an answer, which may call ``tools``.
 
-        Raises InputError without a chat template, and for what the template refuses.
+        Raises InputError without a chat template, for what the template refuses, and for tools
+        that it does not write.
         """
         if self.template is None:
             raise InputError(f"{self.name} has no chat template: use /v1/completions")
-        return self.encode(self.template.prompt(list(messages)), special=False)
+        text = self.template.prompt(list(messages), list(tools) or None)
+        if tools and text == self.template.prompt(list(messages)):
+            raise InputError(
+                f"the chat template of {self.name} writes no tools: leave them out, or describe "
+                "them in a message"
+            )
+        return self.encode(text, special=False)
 
     def grammar(self, constraint: Constraint) -> Grammar:
         """Compile a constraint, or return it from the ones that were compiled lately."""

@@ -15,6 +15,8 @@ from tasc.serving.http.app import Server
 from tasc.serving.http.model import ServedModel
 from tasc.serving.options import ServeOptions
 
+_MIB = 1 << 20
+
 
 def serve(options: ServeOptions, note: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT, and then finish what runs, for at most ``grace`` seconds.
@@ -30,8 +32,9 @@ def serve(options: ServeOptions, note: Callable[[str], None]) -> None:
         key = os.environ.get(API_KEY) or None
         if key is None and not _is_loopback(options.host):
             note(f"warning: any machine may send requests: set {API_KEY} to a key that they need")
+        note(_memory(model, options))
         config = uvicorn.Config(
-            Server(model, key).app,
+            Server(model, key, options.timeout).app,
             lifespan="off",
             log_level="warning",
             access_log=False,
@@ -45,6 +48,20 @@ def serve(options: ServeOptions, note: Callable[[str], None]) -> None:
                 _Uvicorn(config, lambda: note(ready)).run(sockets=[listener])
         finally:
             model.worker.stop()
+            if options.state is not None:
+                model.save(model.learnt())
+
+
+def _memory(model: ServedModel, options: ServeOptions) -> str:
+    """Return a line on the most memory that outputs can take, a warning if that is too much."""
+    most, machine = model.most_bytes, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    line = (
+        f"memory: besides the model, at most {most / _MIB:,.0f} MiB of keys and values "
+        f"({options.batch_size} outputs of {model.max_length:,} tokens)"
+    )
+    if most < machine:
+        return line
+    return f"warning: {line}, more than this machine has: lower --batch-size or --max-length"
 
 
 class _Uvicorn(uvicorn.Server):

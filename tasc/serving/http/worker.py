@@ -4,13 +4,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
+from tasc.decoding.beginnings import Beginnings
 from tasc.decoding.core.grammar import FORCED, Grammar
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.sampling import Sampling
@@ -23,10 +26,14 @@ from tasc.decoding.loaded import Loaded
 from tasc.errors import InputError
 from tasc.models.cost import measured_cost
 from tasc.models.packed import native_threads
+from tasc.serving.http.logprobs import Logprobs, joined
+from tasc.serving.http.penalties import Penalties
 from tasc.tokenizer.token_bytes import token_speller
 
+SHARED = 2  # the beginnings of prompts that are kept have this many times the longest output
 _PLANNED = 1024  # positions of each sequence in the first cache
 _log = logging.getLogger("tasc")
+T = TypeVar("T")
 
 
 class BusyError(Exception):
@@ -44,32 +51,44 @@ class Ended:
     drafted: int = 0
     accepted: int = 0
     error: Exception | None = None  # an InputError if the request is wrong
+    logprobs: Logprobs | None = None  # of the tokens, if the job asks for them
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What a step wrote: tokens (k,) int32, and their log-probabilities if the job asks."""
+
+    tokens: np.ndarray
+    logprobs: Logprobs | None = None
 
 
 @dataclass(eq=False)
 class Job:
     """One output to decode, and the callbacks that the worker's thread calls.
 
-    ``on_tokens`` receives the tokens (k,) int32 of each step, ``on_end`` comes once, last; neither
-    comes after ``Worker.cancel`` has been carried out.
+    ``on_tokens`` receives what each step wrote, ``on_end`` comes once, last; neither comes after
+    ``Worker.cancel`` has been carried out. ``drafting`` is None for an output without drafts.
     """
 
     prompt: np.ndarray  # (L,) int32
     most_tokens: int
     on_end: Callable[[Ended], None]
-    on_tokens: Callable[[np.ndarray], None] | None = None
+    on_tokens: Callable[[Written], None] | None = None
+    drafting: "Drafting | None" = None
     sampling: Sampling | None = None
     number: int = 0  # among the outputs of one request, which differ when sampled
     stops: tuple[str, ...] = ()
     grammar: Grammar | None = None
-    drafts: bool = True
+    penalties: Penalties = field(default_factory=Penalties)
+    top_tokens: int | None = None  # likely tokens of each position; None: no log-probabilities
     submitted: float = field(default_factory=time.perf_counter)
     first: float | None = None  # when its first tokens came
+    logprobs: list[Logprobs] = field(default_factory=list)  # of each step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drafting:
-    """What all requests draft with: a method, and what it prepared."""
+    """What the requests of a task draft with: a method, and what it prepared."""
 
     method: Method
     make: Factory
@@ -78,26 +97,26 @@ class Drafting:
 class Worker:
     """Decodes jobs in a thread of its own, at most ``size`` at a time, and lets others wait."""
 
-    def __init__(self, loaded: Loaded, drafting: Drafting, *, size: int, queue: int) -> None:
-        """Admit ``size`` jobs and ``queue`` waiting ones."""
-        self.loaded, self.drafting, self.size, self.most = loaded, drafting, size, size + queue
-        adaptive = drafting.method.adaptive
-        self.policy = Adaptive(measured_cost(loaded.target)) if adaptive else None
+    def __init__(
+        self, loaded: Loaded, method: Method, *, size: int, queue: int, capacity: int
+    ) -> None:
+        """Admit ``size`` jobs of ``capacity`` tokens, prompts included, and ``queue`` more."""
+        self.loaded, self.method, self.size, self.most = loaded, method, size, size + queue
+        self.policy = Adaptive(measured_cost(loaded.target)) if method.adaptive else None
         self.spell = token_speller(loaded.tokenizer.tokenizer)
-        self.engine = Engine(loaded.target, loaded.end_ids, drafting.method.budget)
+        target = loaded.target
+        beginnings = Beginnings(target, SHARED * capacity)
+        self.engine = Engine(target, loaded.end_ids, method.budget, beginnings)
+        self.longest = capacity + max(method.budget, FORCED) + 1  # with drafts
         self.commands = SimpleQueue[Callable[[], None]]()
         self.jobs: dict[Running, Job] = {}
         self.admitted, self.lock, self.stopping = 0, threading.Lock(), False
         self.thread = threading.Thread(target=self._run, name="tasc-engine", daemon=True)
 
-    def start(self, capacity: int) -> None:
-        """Start decoding sequences of at most ``capacity`` tokens each, prompts included.
-
-        The cache is made for shorter ones, and grows with the first longer one.
-        """
+    def start(self) -> None:
+        """Start decoding. The cache is made for short outputs, and grows with the first longer."""
         _ = self.loaded.target.head  # the first use drops sequences
-        most = capacity + max(self.drafting.method.budget, FORCED) + 1
-        self.capacity = min(most, _PLANNED)
+        self.capacity = min(self.longest, _PLANNED)
         self.engine.begin(self.capacity, self.size)
         self.threads = torch.get_num_threads()  # a new thread has a number of its own
         self.thread.start()
@@ -128,6 +147,19 @@ class Worker:
     def cancel(self, jobs: list[Job]) -> None:
         """Free the places of ``jobs`` before the next step; those that ended are left alone."""
         self.commands.put(lambda: self._cancel(jobs))
+
+    def call(self, work: Callable[[], T]) -> "Future[T]":
+        """Let the worker's thread do ``work`` before the next step."""
+        future = Future[T]()
+
+        def obey() -> None:
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+
+        self.commands.put(obey)
+        return future
 
     def _run(self) -> None:
         torch.set_num_threads(self.threads)
@@ -163,22 +195,27 @@ class Worker:
         def on_tokens(tokens: np.ndarray) -> None:
             job.first = job.first or time.perf_counter()
             if job.on_tokens is not None:
-                job.on_tokens(tokens)
+                job.on_tokens(Written(tokens, job.logprobs[-1] if job.logprobs else None))
 
+        def on_logits(tokens: np.ndarray, logits: torch.Tensor) -> None:
+            job.logprobs.append(Logprobs.of(tokens, logits, job.top_tokens or 0))
+
+        own = job.penalties.processors(len(job.prompt))
         return Request(
             job.prompt,
             self._factory(job),
             chosen("sampled", job.sampling, job.number),
             stop,
             on_tokens,
-            self.loaded.processors(job.prompt, job.most_tokens),
+            self.loaded.processors(job.prompt, job.most_tokens, own),
             job.grammar,
+            None if job.top_tokens is None else on_logits,
         )
 
     def _factory(self, job: Job) -> Factory:
-        if not job.drafts:
+        drafting, policy = job.drafting, self.policy
+        if drafting is None:
             return Autoregressive
-        drafting, policy = self.drafting, self.policy
         make = drafting.method.constrained(drafting.make, job.grammar)
         if policy is None:
             return make
@@ -198,9 +235,9 @@ class Worker:
             return
         for running in done:
             job = self.jobs.pop(running)
-            self._end(job, self._ended(running))
+            self._end(job, self._ended(running, job))
 
-    def _ended(self, running: Running) -> Ended:
+    def _ended(self, running: Running, job: Job) -> Ended:
         tokens, stop = running.result.tokens, running.request.stop
         text = self.loaded.text(tokens)
         if isinstance(stop, StopStrings):
@@ -213,6 +250,7 @@ class Worker:
             running.drafted,
             running.accepted,
             running.error,
+            joined(job.logprobs) if job.logprobs else None,
         )
 
     def _end(self, job: Job, ended: Ended) -> None:

@@ -7,12 +7,26 @@ goes to the others, and a determined token is as likely as its parent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import FORCED, Grammar
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import (
+    Drafter,
+    DraftsMore,
+    LearnsTogether,
+    Needs,
+    ReportsSources,
+    UsesHiddenStates,
+    UsesLogits,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from tasc.models.certified_head import Logits
 
 _OUTSIDE = -2
 
@@ -40,6 +54,11 @@ class Constrained:
     def __init__(self, drafter: Drafter, grammar: Grammar, *, more: bool = False) -> None:
         self.drafter, self.grammar, self.more = drafter, grammar, more
         self.freed = 0
+        self.matcher: Any = None  # of the sequence; None after tokens that the grammar forbids
+
+    @property
+    def needs(self) -> Needs:
+        return self.drafter.needs
 
     def start(self, prompt: np.ndarray) -> None:
         self.matcher = self.grammar.matcher()
@@ -52,7 +71,50 @@ class Constrained:
         self.drafter.observe(tokens)
 
     def draft(self, max_nodes: int) -> Draft:
-        draft = self.drafter.draft(max_nodes + max(self.freed, 12) * self.more if max_nodes else 0)
+        return self._constrain(self.drafter.draft(self._asked(max_nodes)), max_nodes)
+
+    def draft_more(self, max_nodes: int) -> Draft:
+        return self._constrain(self._slow.draft_more(self._asked(max_nodes)), max_nodes)
+
+    @property
+    def can_draft_more(self) -> bool:
+        return self._slow.can_draft_more
+
+    @property
+    def reads_prompt(self) -> bool:
+        return self._slow.reads_prompt
+
+    @property
+    def _slow(self) -> DraftsMore:
+        assert isinstance(self.drafter, DraftsMore)
+        return self.drafter
+
+    def on_hidden_states(
+        self, hidden: "torch.Tensor", logits: "torch.Tensor", path: np.ndarray
+    ) -> None:
+        assert isinstance(self.drafter, UsesHiddenStates)
+        self.drafter.on_hidden_states(hidden, logits, path)
+
+    def on_logits(self, draft: Draft, logits: "Logits") -> None:
+        assert isinstance(self.drafter, UsesLogits)
+        self.drafter.on_logits(draft, logits)
+
+    def sources(self) -> np.ndarray | None:
+        return self.drafter.sources() if isinstance(self.drafter, ReportsSources) else None
+
+    def defer_updates(self) -> None:
+        if isinstance(self.drafter, LearnsTogether):
+            self.drafter.defer_updates()
+
+    def apply_updates(self) -> None:
+        if isinstance(self.drafter, LearnsTogether):
+            self.drafter.apply_updates()
+
+    def _asked(self, max_nodes: int) -> int:
+        """Return how many nodes the drafter is asked for."""
+        return max_nodes + max(self.freed, 12) * self.more if max_nodes else 0
+
+    def _constrain(self, draft: Draft, max_nodes: int) -> Draft:
         if self.matcher is None:
             return draft.subtree(np.arange(min(max_nodes, len(draft)), dtype=np.int32))
         if draft.q is not None:  # rejection sampling is exact only if all of its nodes are verified

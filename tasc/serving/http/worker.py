@@ -10,17 +10,14 @@ from queue import Empty, SimpleQueue
 import numpy as np
 import torch
 
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.grammar import FORCED, Grammar
-from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Engine, Request, Running
 from tasc.decoding.drafters import Factory, Method
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.library import chosen
+from tasc.decoding.library import chosen, policy_of
 from tasc.decoding.loaded import Loaded
-from tasc.models.cost import measured_cost
 from tasc.models.packed import native_threads
 from tasc.tokenizer.token_bytes import token_speller
 
@@ -80,10 +77,9 @@ class Worker:
     def __init__(self, loaded: Loaded, drafting: Drafting, *, size: int, queue: int) -> None:
         """Admit ``size`` jobs and ``queue`` waiting ones."""
         self.loaded, self.drafting, self.size, self.most = loaded, drafting, size, size + queue
-        adaptive = drafting.method.adaptive
-        self.policy = Adaptive(measured_cost(loaded.target)) if adaptive else None
         self.spell = token_speller(loaded.tokenizer.tokenizer)
-        self.engine = Engine(loaded.target, loaded.end_ids, drafting.method.budget)
+        policy = policy_of(drafting.method, loaded.target)
+        self.engine = Engine(loaded.target, loaded.end_ids, drafting.method.budget, policy)
         self.commands = SimpleQueue[Callable[[], None]]()
         self.jobs: dict[Running, Job] = {}
         self.admitted, self.lock, self.stopping = 0, threading.Lock(), False
@@ -175,15 +171,7 @@ class Worker:
     def _factory(self, job: Job) -> Factory:
         if not job.drafts:
             return Autoregressive
-        drafting, policy = self.drafting, self.policy
-        make = drafting.method.constrained(drafting.make, job.grammar)
-        if policy is None:
-            return make
-
-        def adaptive() -> Drafter:
-            return AdaptiveDrafter(make(), policy)
-
-        return adaptive
+        return self.drafting.method.constrained(self.drafting.make, job.grammar)
 
     def _step(self) -> None:
         try:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Needs
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Unchanging
 from tasc.errors import InputError
 from tasc.models.cache import tree_cache
@@ -34,6 +35,8 @@ class Eagle:
     Its own states last for one tree. It reads when a draft is requested, so that steps without a
     draft cost nothing. On a device, the host waits for the finished tree only.
     """
+
+    needs = Needs(hidden_states=True, drafts_first=False)
 
     def __init__(
         self,

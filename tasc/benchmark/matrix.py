@@ -181,9 +181,9 @@ def run(
 
     ``measured`` turns are not repeated; others are added.
     """
-    known = {} if measured is None else measured
+    turns = {} if measured is None else measured
     for part in cut(slice(0, len(cells[0].prompts)), options.slice):
-        decode_slice(cells, part, options, known, progress)
+        decode_slice(cells, part, options, turns, progress)
     for cell in cells:
         cell.prompts = cell.prompts[: len(cell.runs[0])]
     return cells

@@ -71,12 +71,15 @@ class CustomGenerate:
         _check(config, model, model_inputs)
         ends = self._ends(stopping_criteria)
         known_rules = MaxLengthCriteria, EosTokenCriteria
-        own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
+        criteria = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
         paddings = [0] * len(input_ids) if mask is None else list(map(_left_padding, mask))
         positions = torch.arange(input_ids.shape[1]) - torch.tensor(paddings)[:, None]
-        given = model_inputs.get("position_ids")
-        if given is not None and (given.cpu() != positions)[..., positions >= 0].any():
+        position_ids = model_inputs.get("position_ids")
+        if (
+            position_ids is not None
+            and (position_ids.cpu() != positions)[..., positions >= 0].any()
+        ):
             raise InputError("custom_generate reads prompts from position 0: remove position_ids")
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
         if model is not self.model:
@@ -89,7 +92,7 @@ class CustomGenerate:
                     ids[padding:].cpu().numpy().astype(np.int32),
                     factory,
                     chosen("sampled", sampling, i),
-                    _Criteria(own, ids) if own else None,
+                    _Criteria(criteria, ids) if criteria else None,
                     self.on_tokens,
                     [_one_row(p, model, ids[:padding], i, count) for p in logits_processor],
                 )
@@ -111,11 +114,11 @@ class CustomGenerate:
 
     def _ends(self, stopping_criteria: Sequence[StoppingCriteria]) -> list[int]:
         """Return the end tokens, first the one that ends drafts."""
-        known = self.tokenizer and self.tokenizer.eos_token_id
+        first = self.tokenizer and self.tokenizer.eos_token_id
         if isinstance(self.corpus, NgramIndex):
-            known = self.corpus.end
+            first = self.corpus.end
         listed = [c.eos_token_id for c in stopping_criteria if isinstance(c, EosTokenCriteria)]
-        return sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != known)
+        return sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != first)
 
     def _prepared(self, ends: Sequence[int], target: Target) -> tuple[Factory, Policy]:
         """Return what all calls with these end tokens share."""

@@ -238,9 +238,9 @@ def prepare(
             ended = np.concatenate([*outputs, [resources.end]])
             resources.target.check_ids(ended, "the corpus or its end token")
     needed = method.entry.needs in ("draft", "either") or resources.token_counts is not None
-    known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
+    fast = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
     indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()
-    return method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=known))
+    return method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=fast))
 
 
 def policy_of(method: Method, target: Target) -> Policy:
@@ -252,7 +252,7 @@ def draft_source(
     model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
 ) -> DraftSource | None:
     """Return the draft source. Raises InputError for a model without a fast tokenizer."""
-    known = None if tokenizer is None else fast_tokenizer(tokenizer)
-    if known is None and (model is not None or tokenizer is not None):
+    fast = None if tokenizer is None else fast_tokenizer(tokenizer)
+    if fast is None and (model is not None or tokenizer is not None):
         raise InputError("a draft model needs its own fast tokenizer: pass draft_tokenizer=")
-    return None if known is None else DraftSource(known, model)
+    return None if fast is None else DraftSource(fast, model)

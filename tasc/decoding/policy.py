@@ -236,8 +236,8 @@ class Policy:
     def times(self, sequences: int) -> Times:
         """Return the times of a step of so many sequences."""
         assert self.cost is not None
-        known = self.known_times.get(sequences)
-        if known is None:
+        cached = self.known_times.get(sequences)
+        if cached is None:
             tokens = max(sequences, 1) + np.arange(max(sequences, 1) * MOST_NODES + 1)
             seconds = self.cost.at(tokens)
             plain = float(seconds[0])
@@ -245,8 +245,8 @@ class Policy:
             if self.floor is not None:
                 least = self.floor.at(tokens)
                 adds = np.maximum(adds, plain * (least / least[0] - 1))
-            known = self.known_times[sequences] = Times(plain, adds, max(sequences, 1))
-        return known
+            cached = self.known_times[sequences] = Times(plain, adds, max(sequences, 1))
+        return cached
 
     def _begin_step(self, times: Times) -> bool:
         """Count a step; return whether it is a trial."""

@@ -85,7 +85,7 @@ def simulate(
     parts = zip(references.prompts, references.unread, references.targets(), strict=True)
     policy = policy or Policy()
     decoded = [_decode(factory, references, tree_size, policy, part) for part in parts]
-    stats = StepStats.of([made for made, _, _ in decoded])
+    stats = StepStats.of([generation for generation, _, _ in decoded])
     scored = np.array([nodes for _, nodes, _ in decoded])
     return replace(stats, ended=sum(ended for _, _, ended in decoded), scored=scored)
 
@@ -102,7 +102,7 @@ def _decode(
     Return also the nodes that the prefill scored, and whether a later step drafted the end token.
     """
     prompt, unread, target = part
-    made, timer, drafter = Generation(target), PhaseTimer(), factory()
+    generation, timer, drafter = Generation(target), PhaseTimer(), factory()
     drafter.start(prompt)
     timer.end("draft")
     begin, scored, ended = 0, 0, False
@@ -122,11 +122,11 @@ def _decode(
             policy.record(plan.step([committed]))
         timer.end("draft")
         if begin == 0:
-            scored, made.prefilled = len(draft), len(committed)
+            scored, generation.prefilled = len(draft), len(committed)
         else:
-            made.drafted.append(len(draft))
-            made.accepted.append(len(committed) - 1)
+            generation.drafted.append(len(draft))
+            generation.accepted.append(len(committed) - 1)
             ended = begin + agreeing == len(target)  # the last token was drafted, too
         begin += len(committed)
-    made.timeline.draft = timer.seconds["draft"]
-    return made, scored, ended
+    generation.timeline.draft = timer.seconds["draft"]
+    return generation, scored, ended

@@ -35,7 +35,7 @@ _OUTSIDE = -2
 class _Branch:
     """A node of the tree that grows: a node of the drafter's tree, or determined text."""
 
-    own: int  # in the drafter's tree, _OUTSIDE of it, or -1 for its root
+    node: int  # in the drafter's tree, _OUTSIDE of it, or -1 for its root
     token: int
     parent: int
     path: float  # probability
@@ -144,7 +144,7 @@ class Constrained:
                 continue
             depth += self.matcher.try_consume_tokens([branch.token])
             here = replace(branch, parent=len(grown) - 1, depth=depth)
-            stack += self._below(tokens, paths, children.get(branch.own, []), here)
+            stack += self._below(tokens, paths, children.get(branch.node, []), here)
         self.matcher.rollback(depth)
         return grown
 
@@ -153,7 +153,7 @@ class Constrained:
     ) -> list[_Branch]:
         """Return the branches after ``here``, the first one last."""
         rest = here.rest or self.grammar.forced(self.matcher)
-        above = paths[here.own] if here.own >= 0 else 1.0
+        above = paths[here.node] if here.node >= 0 else 1.0
         allowed = [node for node in nodes if self._allows(tokens[node])]
         forbidden = sum(paths[node] for node in nodes) - sum(paths[node] for node in allowed)
         scale = here.path / max(above - forbidden, 1e-9)
@@ -165,8 +165,11 @@ class Constrained:
                 path = min(scale * paths[node], here.path)
                 branches.append(_Branch(node, tokens[node], here.parent, path, here.depth))
         if rest:
-            own = determined, rest[0], here.parent, here.path, here.depth
-            branches.append(_Branch(*own, rest[1:], free=True))
+            branches.append(
+                _Branch(
+                    determined, rest[0], here.parent, here.path, here.depth, rest[1:], free=True
+                )
+            )
         return branches
 
     def _allows(self, token: int) -> bool:
@@ -177,15 +180,15 @@ class Constrained:
 
 def _best(nodes: Sequence[_Branch], max_nodes: int) -> Draft:
     """Return the likeliest nodes: ``max_nodes``, and free ones below them up to FORCED."""
-    kept, left = set[int](), max_nodes
+    chosen, left = set[int](), max_nodes
     for i in sorted(range(len(nodes)), key=lambda i: (-nodes[i].path, i)):
         node = nodes[i]
-        has_room = len(kept) < max(max_nodes, FORCED) and (node.free or left > 0)
-        if has_room and (node.parent < 0 or node.parent in kept):
-            kept.add(i)
+        has_room = len(chosen) < max(max_nodes, FORCED) and (node.free or left > 0)
+        if has_room and (node.parent < 0 or node.parent in chosen):
+            chosen.add(i)
             left -= not node.free
     tokens = np.array([node.token for node in nodes], np.int32)
     parents = np.array([node.parent for node in nodes], np.int32)
     paths = np.array([node.path for node in nodes], np.float32)
     tree = Draft(tokens, parents, probabilities=paths)
-    return tree.subtree(np.array(sorted(kept), np.int32))
+    return tree.subtree(np.array(sorted(chosen), np.int32))

@@ -46,12 +46,12 @@ class MixOptions(EagleOptions):
 
 def prepare(resources: Resources, options: MixOptions) -> Factory:
     """Prepare n-grams with the draft head, or else with the draft model."""
-    own = TascSpecOptions()
-    indexes = indexes_of(resources, own)
-    learnt = Learnt(len(indexes), own, logits=True)
+    ngram_options = TascSpecOptions()
+    indexes = indexes_of(resources, ngram_options)
+    learnt = Learnt(len(indexes), ngram_options, logits=True)
     other = _other(resources, options)
     return lambda: Mix(
-        TascSpec(indexes, resources.end, own, learnt), other(), always=options.always
+        TascSpec(indexes, resources.end, ngram_options, learnt), other(), always=options.always
     )
 
 

@@ -77,15 +77,15 @@ class Eagle:
         else:
             self.pending.append((hidden[self._committing(path, tokens)], tokens))
         if not isinstance(self.vocabulary, Unchanging):
-            kept = self._committing(path, tokens)
-            self.vocabulary.observe(self._to_device(tokens), rows, kept)
+            committing = self._committing(path, tokens)
+            self.vocabulary.observe(self._to_device(tokens), rows, committing)
 
     def _observe_prompt(self, hidden: Tensor, path: np.ndarray, tokens: np.ndarray) -> None:
         self.prefilled = True
         length, after = len(self.prompt), np.append(self.prompt[1:], tokens)
         self.vocabulary.start(self._to_device(self.prompt), hidden[:length])
-        kept = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
-        self.pending.append((hidden[kept], after))
+        committing = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
+        self.pending.append((hidden[committing], after))
 
     @torch.inference_mode()
     def draft(self, max_nodes: int) -> Draft:

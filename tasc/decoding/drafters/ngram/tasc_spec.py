@@ -82,8 +82,8 @@ def indexes_of(resources: Resources, options: TascSpecOptions) -> list[NgramInde
     indexes = list(resources.indexes) if options.corpus else []
     for index in indexes:
         check_counts(index, options)
-    known = any(len(output) for output in resources.outputs)
-    if options.corpus and not indexes and (known or not options.prompt):
+    has_outputs = any(len(output) for output in resources.outputs)
+    if options.corpus and not indexes and (has_outputs or not options.prompt):
         indexes = [build_index(resources.outputs, resources.end, options)]
     return indexes
 

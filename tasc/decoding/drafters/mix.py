@@ -72,11 +72,11 @@ class Mix:
     A head drafts from the second step on, as it reads the states of the prompt.
     """
 
-    def __init__(self, own: TascSpec, other: Drafter, *, always: bool = False) -> None:
+    def __init__(self, ngrams: TascSpec, other: Drafter, *, always: bool = False) -> None:
         """Add the trees of ``other`` to those of n-grams: where that pays, or ``always``."""
-        self.own, self.other = own, other
+        self.ngrams, self.other = ngrams, other
         self.needs = replace(
-            own.needs,
+            ngrams.needs,
             hidden_states=other.needs.hidden_states,
             slow_drafts="all" if always else "that pay",
         )
@@ -84,18 +84,18 @@ class Mix:
 
     def start(self, prompt: np.ndarray) -> None:
         self.can_draft_more, self.reads_prompt = self.other.needs.drafts_first, True
-        self.own.start(prompt)
+        self.ngrams.start(prompt)
         self.other.start(prompt)
 
     def draft(self, max_nodes: int) -> Draft:
-        return self.own.draft(max_nodes)
+        return self.ngrams.draft(max_nodes)
 
     def draft_more(self, max_nodes: int) -> Draft:
         self.reads_prompt = False
         guess = self.other.draft(max_nodes)
         if guess.probabilities is not None:
-            self.own.native.guess(guess.tokens, guess.parents, guess.probabilities)
-        return self.own.draft(max_nodes)
+            self.ngrams.native.guess(guess.tokens, guess.parents, guess.probabilities)
+        return self.ngrams.draft(max_nodes)
 
     def on_hidden_states(
         self, hidden: "torch.Tensor", logits: "torch.Tensor", path: np.ndarray
@@ -104,12 +104,12 @@ class Mix:
         self.other.on_hidden_states(hidden, logits, path)
 
     def on_logits(self, draft: Draft, logits: "Logits") -> None:
-        self.own.on_logits(draft, logits)
+        self.ngrams.on_logits(draft, logits)
 
     def sources(self) -> np.ndarray:
-        return self.own.sources()
+        return self.ngrams.sources()
 
     def observe(self, tokens: np.ndarray) -> None:
         self.can_draft_more = True
-        self.own.observe(tokens)
+        self.ngrams.observe(tokens)
         self.other.observe(tokens)

@@ -41,9 +41,29 @@ class RecyclingOptions(Bounded):
 def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
     """Prepare recycling; sequences share the logits and the weights."""
     logits = RecycledLogits(options.rows, options.renewal)
-    weights = SourceWeights(0, False, False, 1.0, 0.0, False)
-    none = (False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False)  # no prompt, no match
-    return lambda: NgramTrees(NgramDrafter([], None, weights, *none, resources.end), logits)
+    weights = SourceWeights(
+        corpora=0, memory=False, prompt=False, lambda_=1.0, gain=0.0, match=False
+    )
+
+    def make() -> NgramTrees:
+        native = NgramDrafter(
+            corpora=[],
+            memory=None,
+            weights=weights,
+            prompt=False,
+            n_max=1,
+            lambda_=1.0,
+            gain=0.0,
+            discount=0.0,
+            width=0,
+            min_probability=0.0,
+            match=False,
+            fallback=False,
+            end=resources.end,
+        )
+        return NgramTrees(native, logits)
+
+    return make
 
 
 class NgramTrees:

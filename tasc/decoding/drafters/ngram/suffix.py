@@ -39,6 +39,10 @@ def prepare(resources: Resources, options: SuffixOptions) -> Factory:
     corpus = SuffixArray(whole.tokens, whole.offsets, resources.end)
     return lambda: NativeDrafter(
         SuffixDrafter(
-            corpus, options.longest, options.min_probability, options.width, resources.end
+            corpus=corpus,
+            longest=options.longest,
+            min_probability=options.min_probability,
+            width=options.width,
+            end=resources.end,
         )
     )

@@ -165,6 +165,11 @@ class _Steps:
                 f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by "
                 "hand"
             )
+        if "address=" in str(options.get("executor", "")):
+            raise InputError(
+                f"step {name}: the address of a cluster is no recipe's to give: run tasc {command} "
+                "by hand"
+            )
         config = step_options(command)(**self._values(command, options))
         if config.data is None or config.data.beside_task:
             return config

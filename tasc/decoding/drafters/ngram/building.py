@@ -214,7 +214,7 @@ def make_index(
     folder = work / "index.tmp"  # always started anew
     folder.mkdir(exist_ok=True)
     with writing(folder):
-        file = IndexFile(folder / FILE, tokenizer, options.counts)
+        file = IndexFile(folder / FILE, tokenizer, options.rules)
         for merged in options.merge:
             file.add_index(Path(merged))
         with options.start(tokenizer) as executor:
@@ -237,7 +237,7 @@ def make_index(
         bytes=size,
         bytes_per_token=size / max(file.tokens, 1),
         build_seconds=seconds,
-        counts=options.counts,
+        counts=options.rules,
     )
     return Indexed(index, file.path, tokenizer, report)
 

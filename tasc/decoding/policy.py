@@ -197,7 +197,8 @@ class Policy:
         begin = self.clock()
         reads = step.plan is not None and step.plan.reads
         if step.seconds is not None and not reads:
-            self.slow.record_step(step.seconds, step.sequences + step.accepted)
+            tokens = step.sequences + step.accepted
+            self.slow.record_step(step.seconds, tokens, step.sequences)
         if self.adapts:
             self._record(step, reads=reads)
         self.draft_times.record.add((self.clock() - begin) / step.sequences)
@@ -217,7 +218,8 @@ class Policy:
         if step.probed:
             account.record_probe(step.hits / step.probed, times.token_share)
         if not reads:
-            self.pace.add(times.plain + spent, step.sequences + step.accepted)
+            tokens = step.sequences + step.accepted
+            self.pace.add(times.plain + spent, tokens, step.sequences)
         account.drafted = account.drafted or spent > 0
         saved = step.accepted / step.sequences - spent / times.plain
         least = account.least(times.node_share if plan else times.token_share)

@@ -60,9 +60,9 @@ class SlowDrafts:
         self.gains[_bin(before)] += after - before
         self.drafts[_bin(before)] += 1
 
-    def record_step(self, seconds: float, tokens: int) -> None:
-        """Record the time of a step of the batch, and the tokens that it committed."""
-        self.pace.add(seconds, tokens)
+    def record_step(self, seconds: float, tokens: int, sequences: int = 1) -> None:
+        """Record the time of a step of so many ``sequences``, and the tokens that it committed."""
+        self.pace.add(seconds, tokens, sequences)
         self.allowance.saved += ALLOWANCE * seconds
 
 

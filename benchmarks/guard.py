@@ -22,11 +22,11 @@ import torch
 from benchmarks.figures import publish, task_script
 from benchmarks.task import Task
 from tasc.backend.tree import tree_inputs
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import ADAPTIVE, DEFAULT_BUDGET, Factory
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.policy import Policy
 from tasc.models.cost import measure
 from tasc.models.cost_model import CostModel
 from tasc.models.inputs import Tree
@@ -150,7 +150,7 @@ def compare(
     seconds: dict[str, list[list[float]]] = {name: [] for name in methods}
     steps, drafted = Counter[str](), Counter[str]()
     for repeat in range(-1, options.repeats):  # the first one warms up
-        shared = {name: Adaptive(scaled(cost, WRONG.get(name, 1.0))) for name in methods}
+        shared = {name: Policy(scaled(cost, WRONG.get(name, 1.0))) for name in methods}
         factories = {name: prepare() for name in methods}
         for name in methods:
             seconds[name].append([])
@@ -158,16 +158,16 @@ def compare(
             outputs = []
             for name in methods[:: -1 if repeat % 2 else 1]:
                 make: Factory = Autoregressive if name == METHODS[0] else factories[name]
+                policy = Policy()
                 if name.startswith("auto"):
-                    new = name == "auto, forgetful"
-                    policy = Adaptive(cost) if new else shared[name]
-                    make = partial(AdaptiveDrafter, make(), policy)
+                    policy = Policy(cost) if name == "auto, forgetful" else shared[name]
                 (result,) = generate_all(
                     target(i),
                     [Request(prompt, make)],
                     max_new_tokens=options.new_tokens,
                     end_ids=end_ids,
                     budget=ADAPTIVE if name.startswith("auto") else DEFAULT_BUDGET,
+                    policy=policy,
                 )
                 seconds[name][-1].append(result.timeline.total)
                 outputs.append(result.tokens.tolist())

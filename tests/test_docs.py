@@ -225,10 +225,10 @@ def test_every_page_is_in_the_menu(site):
 def test_the_description_of_a_field_takes_precedence_over_the_help_of_its_flag():
     from pydantic import Field, create_model
 
-    kind = create_model("K", workers=(int, Field(2, ge=1, le=8, description="How many at once.")))
-    flag = next(p for p in COMMANDS["analyze"].params if p.name == "workers")
-    line = commands._line("workers", kind.model_fields["workers"], flag)
-    assert line == ["`--workers`", "integer, ≥ 1, ≤ 8", "`2`", "How many at once."]
+    kind = create_model("K", threads=(int, Field(2, ge=1, le=8, description="How many at once.")))
+    flag = next(p for p in COMMANDS["analyze"].params if p.name == "threads")
+    line = commands._line("threads", kind.model_fields["threads"], flag)
+    assert line == ["`--threads`", "integer, ≥ 1, ≤ 8", "`2`", "How many at once."]
 
 
 CONTENT = {

@@ -12,9 +12,10 @@ from tasc.benchmark.forecast.tune import Simulations, search
 from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.search import Setting
 from tasc.decoding.simulate import References
-from tasc.errors import TascError
+from tasc.errors import InputError, TascError
 from tasc.execution import EXECUTORS, Entry, Local, Workers, executor_help, in_order
 from tasc.execution.kept import keep
+from tasc.options.executor import Place, read_place
 from tests.cli import refused
 from tests.pico import make_tokenizer
 from tests.recipes import ROWS, write
@@ -72,7 +73,7 @@ def test_a_killed_worker_costs_its_own_piece_only(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_a_piece_that_kills_every_worker_is_given_up(name, tmp_path):
     (tmp_path / "deaths").write_text("99")
-    said = r"3 workers died on the same piece of work.*fewer --workers"
+    said = r"3 workers died on the same piece of work.*fewer workers"
     given_up = pytest.raises(TascError, match=said)
     with EXECUTORS[name].start(tmp_path, Workers(2)) as executor, given_up:
         [*executor.run(die_once, range(8))]
@@ -99,6 +100,40 @@ def test_an_executor_that_is_not_installed_names_the_extra(capsys, tmp_path, mon
     task, tokenizer = write(tmp_path / "train.jsonl", ROWS), make_tokenizer(tmp_path / "tokenizer")
     given = ("--tokenizer", tokenizer, "--executor", "ray", "--output", tmp_path / "out")
     assert "pip install 'tasc-lm[ray]'" in refused(capsys, "analyze", task, *given)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("local", Place()),
+        ("processes", Place("processes")),
+        ("processes:workers=4", Place("processes", 4)),
+        ("ray:workers=64,address=head:6379", Place("ray", 64, "head:6379")),
+    ],
+)
+def test_an_executor_is_written_as_a_method_is(text, place):
+    assert read_place(text) == place
+    assert TuneOptions(source="d", tokenizer="t", executor=text).executor == text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("moon", "choose from local, processes, ray"),
+        ("local:workers=2", "local has no workers: use processes"),
+        ("processes:address=head:1", "processes has no address: use ray"),
+        ("processes:workers=0", "workers must lie between 1 and 1,024, got 0"),
+        ("processes:workers=" + "9" * 40, "workers must lie between"),
+        ("processes:worker=2", "write processes:workers=NUMBER"),
+        ("ray:address", "write ray:workers=NUMBER,address=HOST:PORT"),
+        ("processes:workers=1,workers=2", "write processes:workers=NUMBER"),
+    ],
+)
+def test_an_executor_that_cannot_be_read_is_refused_in_one_line(text, said):
+    with pytest.raises(InputError) as caught:
+        TuneOptions(source="d", tokenizer="t", executor=text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow

@@ -73,7 +73,7 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
     command = ("index", task, "--tokenizer", tokenizer, "--output", tmp_path / "out")
 
     def interrupted(options: IndexOptions, job: StepContext) -> None:
-        if options.n_max == 3:
+        if options.rules.n_max == 3:
             (job.work / "checkpoint").touch()
         os.kill(os.getpid(), number)
 
@@ -82,7 +82,7 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
     code, _, err = tasc(capsys, *command)
     assert (code, "--resume" in err) == (130, False)
     assert {p.name for p in tmp_path.iterdir()} == before
-    code, _, err = tasc(capsys, *command, "--n-max", 3)
+    code, _, err = tasc(capsys, *command, "--counts", "n_max=3")
     assert (code, "--resume" in err, err.count("interrupted")) == (130, True, 1)
     assert "run again" not in err
     assert {p.name for p in tmp_path.iterdir()} == before | {".out.work"}
@@ -91,13 +91,17 @@ def test_an_interrupted_run_says_that_a_checkpoint_was_kept(capsys, tmp_path, mo
 @pytest.mark.usefixtures("heard")
 def test_an_interrupted_recipe_names_the_command_that_resumes_it(capsys, tmp_path, monkeypatch):
     write(tmp_path / "task" / "train.jsonl", ROWS)
-    step = f"{{command: index, tokenizer: {make_tokenizer(tmp_path / 'tok')}, n_max: "
+    step = f"{{command: index, tokenizer: {make_tokenizer(tmp_path / 'tok')}, counts: n_max="
     recipe = write_recipe(tmp_path, f"  one: {step}2}}\n  two: {step}3}}\n")
     given = f"run {recipe} --data-dir {tmp_path} --output {tmp_path / 'out'}"
     whole = calls.index
 
     def interrupted(options: IndexOptions, job: StepContext) -> object:
-        return os.kill(os.getpid(), signal.SIGTERM) if options.n_max == 3 else whole(options, job)
+        return (
+            os.kill(os.getpid(), signal.SIGTERM)
+            if options.rules.n_max == 3
+            else whole(options, job)
+        )
 
     monkeypatch.setattr(sys, "argv", ["tasc", *given.split()])
     monkeypatch.setattr("tasc.commands.calls.index", interrupted)

@@ -54,6 +54,15 @@ def test_an_older_name_of_an_option_works_in_python_in_recipes_and_on_the_comman
     assert "new_tokens: got" in refused(capsys, *given)
 
 
+MOST_OPTIONS = 320  # of all commands together, arguments included; it only falls
+
+
+def test_commands_have_no_more_options_than_they_had():
+    """A new option takes the place of an older one, or is a key of a method or an executor."""
+    counts = {name: len(command.params) for name, command in TYPED.items()}
+    assert sum(counts.values()) <= MOST_OPTIONS, counts
+
+
 def test_no_help_text_is_written_twice():
     told = Counter(
         ast.unparse(keyword.value)
@@ -177,7 +186,7 @@ def test_a_command_is_a_call_that_writes_nothing(tmp_path, monkeypatch):
     benched = tasc.bench(tasc.BenchOptions(models=(base,), split="validation", **short))
     assert [cell.method for cell in benched.cells] == ["ar", "tasc-spec"]
     compared = tasc.compare_vocabularies(
-        tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1, positions=1)
+        tasc.VocabularyOptions(source=task, target=base, draft=base, prompts=1)
     )
     assert compared.to_dict()["algorithm"] == compared.algorithm
     assert sorted(tmp_path.rglob("*")) == before

@@ -153,3 +153,9 @@ def test_a_number_may_be_written_as_text(tmp_path):
     recipe = write_recipe(tmp_path, "  a: {command: base, limit: '3', learning_rate: 1e-3}\n")
     step: Any = read(recipe, RunOptions()).steps["a"]
     assert (step.limit, step.learning_rate) == (3, 1e-3)
+
+
+def test_a_recipe_cannot_connect_to_a_cluster(capsys, tmp_path):
+    step = "command: tune, tokenizer: t, executor: 'ray:address=10.0.0.1:6379'"
+    error = refused(capsys, "run", write_recipe(tmp_path, f"  away: {{{step}}}\n"))
+    assert "the address of a cluster is no recipe's to give: run tasc tune by hand" in error

@@ -20,6 +20,7 @@ from benchmarks.figures import publish, script, timed
 from tasc.data.corpus import load
 from tasc.data.source import Source
 from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.protocols import NO_NEEDS
 from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
@@ -52,6 +53,8 @@ Drafters = dict[str, tuple[Callable[[], Factory], float]]  # by name, with secon
 
 class Lookup:
     """A drafter that only reads its own sequence."""
+
+    needs = NO_NEEDS
 
     def start(self, prompt: np.ndarray) -> None:
         """Begin a sequence."""
@@ -116,6 +119,7 @@ class Arctic:
     """
 
     requests = 1 << 30
+    needs = NO_NEEDS
 
     def __init__(self, cache: Any, tree: bool, factor: float) -> None:  # noqa: ANN401 - a peer's class
         """Draft chains or trees from ``cache``."""

@@ -26,8 +26,8 @@ from tasc.data.source import Source
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
+from tasc.decoding.policy import Policy
 from tasc.models.cost_model import CostModel
-from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.tokenizer.loaded import Encoded, LoadedTokenizer, load_tokenizer
 
@@ -117,7 +117,7 @@ def measure(data: Path, tokenizer: LoadedTokenizer, given: argparse.Namespace) -
     for rows in given.rows:
         factory = parse("tasc-spec:width=1").prepare(resources)
         sizes = Sizes(given.tokens, POSITIONS, 2 * rows)
-        policy = ChainPolicy(CostModel.from_option(FREE))
+        policy = Policy(CostModel.from_option(FREE), assumed=True)
         made = ChainProposer(factory, tokenizer.eos_id, sizes, policy, threads=given.threads)
         endless = cycle(requests)
         gc.collect()

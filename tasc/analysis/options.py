@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from tasc.options.bounds import MOST, MOST_NODES
 from tasc.options.command import Kind, ModelOptions, OtherSplit, StepOptions, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
-from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
+from tasc.options.executor import EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import MODEL, TOKENIZER, DecodingDtype, Device, Numbers, Shell
 
 HELD_OUT = {"held_out": OtherSplit()}
@@ -35,7 +35,6 @@ class AnalyzeOptions(MergeSearchOptions, ModelOptions, ExecutorOptions, Constrai
         references={"tokenizer": "tokenizer", "model": "model", **REFERENCES},
         other_splits=HELD_OUT,
         incidental=EXECUTOR_FIELDS,
-        by_hand=ADDRESS,
         streamed=True,
     )
     flags: ClassVar = ("output", "force", "json", "resume")

@@ -156,9 +156,9 @@ async def _answer(client: Client, prompt: str, options: LoadOptions) -> Answer:
     return text, tokens, round(1000 * (time.perf_counter() - begin), 4), ""
 
 
-def _read(found: Any, most: int) -> tuple[str, int]:  # noqa: ANN401
+def _read(answer: Any, most: int) -> tuple[str, int]:  # noqa: ANN401
     """Return the text of a completion and its number of tokens, of which it may have ``most``."""
-    text, usage = found["choices"][0]["text"], found.get("usage")
+    text, usage = answer["choices"][0]["text"], answer.get("usage")
     if not usage:
         raise RequestError("the answer has no usage: set the server to report completion_tokens")
     tokens = usage["completion_tokens"]
@@ -204,8 +204,8 @@ def _comparison(cell: LoadCell, base: LoadCell, concurrency: int) -> LoadCompari
     both = both[:, ~np.isnan(both).any(axis=0)]
     speed = None
     if both.size:
-        own, other = (np.stack([ms, np.ones(len(ms))], axis=-1) for ms in both)
-        speed = Speeds(both.shape[1], turn_length(concurrency)).of_costs(own, other)
+        cell_costs, base_costs = (np.stack([ms, np.ones(len(ms))], axis=-1) for ms in both)
+        speed = Speeds(both.shape[1], turn_length(concurrency)).of_costs(cell_costs, base_costs)
     return LoadComparison(endpoint=cell.endpoint, against=base.endpoint, speed=speed)
 
 
@@ -213,26 +213,26 @@ def _read_reference(text: str, samples: Sequence[Sample]) -> Reference:
     """Read the first cell of ``tasc bench`` or ``tasc load``; InputError for other samples."""
     file = results_file(parse_path(text)[1])
     try:
-        found = _RESULTS.validate_json(file.read_bytes())
+        results = _RESULTS.validate_json(file.read_bytes())
     except ValidationError:
-        found = None
-    if found is None or not found.cells:
+        results = None
+    if results is None or not results.cells:
         raise InputError(
             f"{file} is not a result of tasc bench or tasc load of this version: run it again"
         )
-    if [sample.id for sample in found.samples] != [sample.id for sample in samples]:
+    if [sample.id for sample in results.samples] != [sample.id for sample in samples]:
         raise InputError(
-            f"{file} has {len(found.samples)} other samples, not these {len(samples)}: run both "
+            f"{file} has {len(results.samples)} other samples, not these {len(samples)}: run both "
             "with the same --split, --limit and --seed"
         )
-    before, after = ([sample.prompt_id for sample in one] for one in (found.samples, samples))
+    before, after = ([sample.prompt_id for sample in one] for one in (results.samples, samples))
     if before != after:
         raise InputError(
             f"{file} has the same samples, but {different(before, after)} of {len(after)} prompts "
             "differ, as the --template, the chat template or the date that it writes has changed: "
             "repeat that run, and then this one on the same day"
         )
-    cell = found.cells[0]
+    cell = results.cells[0]
     if isinstance(cell, LoadCell):
         return f"{file.parent.name}: {cell.endpoint}", _texts(cell.outputs)
     return f"{file.parent.name}: {cell.label}", cell.texts

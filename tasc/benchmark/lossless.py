@@ -21,7 +21,6 @@ from transformers import LogitsProcessorList
 from tasc.benchmark.matrix import Cell, decode, firsts
 from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.results.cells import Difference, Lossless, ReferenceMatch
-from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import Grammar, Masks
 from tasc.decoding.core.protocols import Adjust, Verifier
@@ -120,8 +119,7 @@ def logits_of(cell: Cell, options: BenchOptions) -> list[bytes]:
 
         return record
 
-    policy = cell.policy and Adaptive(cell.policy.cost, learns=cell.policy.learns)
-    again = replace(cell, policy=policy)
+    again = replace(cell, policy=cell.policy.fresh())
     generations = decode(again, some, slice(0, len(some)), options, recording)
     return [
         d

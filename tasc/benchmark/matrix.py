@@ -15,19 +15,18 @@ from tasc.benchmark.options import BenchOptions
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.data.choices import find_choices
 from tasc.data.corpus import Corpus
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.choices import Labels
 from tasc.decoding.core.grammar import Grammar
-from tasc.decoding.core.protocols import Drafter, Verifier
+from tasc.decoding.core.protocols import Verifier
 from tasc.decoding.core.resources import DraftSource
 from tasc.decoding.decode import Generation, Request, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import load_index
-from tasc.decoding.library import chosen
+from tasc.decoding.library import chosen, policy_of
 from tasc.decoding.loaded import Loaded
+from tasc.decoding.policy import Policy
 from tasc.errors import InputError
 from tasc.files.journal import Journal
-from tasc.models.cost import measured_cost
 from tasc.models.inputs import common_prefix
 from tasc.options.constraint import Constraint
 from tasc.options.references import parse_path
@@ -46,7 +45,7 @@ class Cell:
     factory: Factory
     resources: Resources
     prompts: Sequence[np.ndarray]  # of all samples in the model's tokens, (L_i,) int32 each
-    policy: Adaptive | None = None
+    policy: Policy = field(default_factory=Policy)
     labels: Labels | None = None  # of a method that chooses among them
     runs: list[list[Generation]] = field(default_factory=list)
 
@@ -55,17 +54,11 @@ class Cell:
         """Whether it chooses among labels with calibrated probabilities."""
         return self.method.chooses and self.method.options.calibrate
 
-    def drafter(self) -> Drafter:
-        """Make the drafter of one sequence; an adaptive budget learns from all of them."""
-        drafter = self.factory()
-        return AdaptiveDrafter(drafter, self.policy) if self.policy else drafter
-
     def forget(self) -> None:
-        """Restart drafters that learn from outputs: they have seen the next ones."""
+        """Restart what learns from outputs: it has seen the next ones."""
         if self.method.learns:
             self.factory = self.method.prepare(self.resources)
-        if self.policy:
-            self.policy = Adaptive(self.policy.cost, learns=self.policy.learns)
+        self.policy = self.policy.fresh()
 
 
 class _Line(BaseModel):
@@ -162,13 +155,20 @@ def _cells(
     labels: Labels | None,
     prompts: Sequence[np.ndarray],
 ) -> Iterator[Cell]:
-    """Make the cells of one model; each adaptive method has a policy of its own."""
+    """Make the cells of one model; each method has a policy of its own."""
     if any(method.adaptive for method in methods):
         resources.progress(f"measuring T(k) of {model.label}", 0, 0)
-    policies = {m.label: Adaptive(measured_cost(model.target)) for m in methods if m.adaptive}
+    policies = {m.label: policy_of(m, model.target) for m in methods}
     for m in methods:
-        chosen_from, policy = labels if m.chooses else None, policies.get(m.label)
-        yield Cell(model, m, m.prepare(resources), resources, prompts, policy, chosen_from)
+        yield Cell(
+            model,
+            m,
+            m.prepare(resources),
+            resources,
+            prompts,
+            policies[m.label],
+            labels=labels if m.chooses else None,
+        )
 
 
 def run(
@@ -181,9 +181,9 @@ def run(
 
     ``measured`` turns are not repeated; others are added.
     """
-    known = {} if measured is None else measured
+    turns = {} if measured is None else measured
     for part in cut(slice(0, len(cells[0].prompts)), options.slice):
-        decode_slice(cells, part, options, known, progress)
+        decode_slice(cells, part, options, turns, progress)
     for cell in cells:
         cell.prompts = cell.prompts[: len(cell.runs[0])]
     return cells
@@ -286,7 +286,7 @@ def decode(
     requests = [
         Request(
             prompt,
-            cell.drafter,
+            cell.factory,
             rule,
             processors=cell.model.processors(prompt, options.max_new_tokens),
             grammar=cell.resources.grammar,
@@ -300,4 +300,5 @@ def decode(
         end_ids=cell.model.end_ids,
         budget=cell.method.budget,
         batch_size=options.batch_size,
+        policy=cell.policy,
     )

@@ -10,10 +10,10 @@ from tasc.benchmark.metrics.structured import KINDS
 from tasc.benchmark.paired.statistics import turn_length
 from tasc.decoding.drafters import check, default_method, describe, parse
 from tasc.errors import InputError
-from tasc.options.bounds import COLDEST, HOTTEST, MOST_NODES
+from tasc.options.bounds import MOST_NODES
 from tasc.options.command import ModelOptions, OtherSplit, StepSpec
 from tasc.options.constraint import REFERENCES, ConstrainedOptions
-from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
+from tasc.options.executor import EXECUTOR_FIELDS, ExecutorOptions
 from tasc.options.fields import (
     MODEL,
     CorpusSplit,
@@ -54,7 +54,7 @@ class BenchOptions(ModelOptions, ExecutorOptions, ConstrainedOptions):
         chat_template_of="models",
         other_splits={"corpus_split": OtherSplit(may_be_main=True)},
         incidental=EXECUTOR_FIELDS,
-        by_hand=ADDRESS | {"allow_remote"},
+        by_hand=frozenset({"allow_remote"}),
     )
 
     split: Split = "test"
@@ -254,7 +254,6 @@ class TuneOptions(ExecutorOptions):
         chat_template_of="tokenizer",
         other_splits={"corpus_split": OtherSplit(required=True)},
         incidental=EXECUTOR_FIELDS,
-        by_hand=ADDRESS,
     )
 
     split: Split = "validation"
@@ -283,10 +282,6 @@ class VocabularyOptions(ModelOptions):
         description="Drafter with any vocabulary: model or tokenizer, as folder or Hub id."
     )
     prompts: Positive = Field(20, description="Number of examples to measure acceptance on.")
-    positions: Tokens = Field(8, description="Number of positions to measure per output.")
-    temperature: float = Field(
-        1.0, ge=COLDEST, le=HOTTEST, description="Temperature of both models' distributions."
-    )
     limit: Positive | None = Field(
         1000, description="Number of examples to tokenize, drawn by --seed."
     )

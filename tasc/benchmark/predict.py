@@ -24,7 +24,7 @@ from tasc.benchmark.results.prediction import (
     speedup_interval,
 )
 from tasc.data.corpus import Corpus
-from tasc.decoding.adaptive import Adaptive
+from tasc.decoding.policy import Policy
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost import measured_cost
 from tasc.models.cost_model import CostModel
@@ -89,9 +89,10 @@ def _predict_model(
         if not cell.method.entry.simulates:
             continue
         # A new policy and new drafters, which have not seen these outputs
-        fresh = replace(cell, policy=Adaptive(cost, learns=False) if cell.policy else None)
+        policy = Policy(cost if cell.policy.adapts else None, learns=False)
+        fresh = replace(cell, policy=policy)
         fresh.forget()
-        steps = simulate(fresh.drafter, references, cell.method.budget)
+        steps = simulate(fresh.factory, references, cell.method.budget, fresh.policy)
         ms = steps.ms_per_sample(references.unread, cost)
         figures = StepFigures(**steps.to_dict(), ms_per_sample=ms)
         yield cell.method.label, (figures, steps.ms_by_turn(references.unread, cost))

@@ -11,10 +11,10 @@ import numpy as np
 from tasc.benchmark.matrix import Cell
 from tasc.benchmark.metrics import score
 from tasc.benchmark.results import cells as results
-from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.core.protocols import SOURCES
 from tasc.decoding.decode import Generation
 from tasc.decoding.loaded import Loaded
+from tasc.decoding.policy import Policy
 from tasc.decoding.steps import StepStats
 
 Span = tuple[int, int, str]
@@ -46,7 +46,7 @@ def describe(
         quality=score(metrics, texts, references, delimiter),
         lossless=lossless,
         outputs=outputs,
-        sizing=None if cell.policy is None else _sizing(cell.policy),
+        sizing=_sizing(cell.policy),
         calibration_error=calibration_error(outputs, references),
     )
 
@@ -104,8 +104,11 @@ def calibration_error(outputs: Sequence[results.Output], references: Sequence[st
     return float(np.abs(sums).sum() / len(outputs))
 
 
-def _sizing(policy: Adaptive) -> results.Sizing:
+def _sizing(policy: Policy) -> results.Sizing | None:
+    """Return what an adaptive policy learnt and decided, None for a fixed budget."""
     cost, decided = policy.cost, policy.decided
+    if cost is None:
+        return None
     return results.Sizing(
         curve_tokens=cost.sizes,
         curve_ms=tuple(1000 * seconds for seconds in cost.seconds),

@@ -106,7 +106,7 @@ def _described(
 
 
 def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
-    known = Counter((example.prompt, example.output) for example in corpus.examples)
+    pairs = Counter((example.prompt, example.output) for example in corpus.examples)
     template = options.source.template
     trained = {resolve_model(text)[0]: trained_template(text) for text in options.models}
     trainings = {resolve_model(text)[0]: training_arguments(text) for text in options.models}
@@ -117,13 +117,17 @@ def _task(corpus: Corpus, test: Corpus, options: BenchOptions) -> Task:
         dropped=test.dropped,
         corpus_split=corpus.split,
         corpus_outputs=len(corpus.examples),
-        seen=sum((example.prompt, example.output) in known for example in test.examples),
-        corpus_repeated=sum(count for count in known.values() if count > 1),
+        seen=sum((example.prompt, example.output) in pairs for example in test.examples),
+        corpus_repeated=sum(count for count in pairs.values() if count > 1),
         misfits=_misfits(corpus, test, options),
         template=template,
-        trained_templates={m: own for m, own in trained.items() if own not in (None, template)},
-        trained=tuple(model for model, own in trainings.items() if own is not None),
-        with_new_tokens=tuple(m for m, own in trainings.items() if own and own.get("augmented")),
+        trained_templates={
+            m: value for m, value in trained.items() if value not in (None, template)
+        },
+        trained=tuple(model for model, value in trainings.items() if value is not None),
+        with_new_tokens=tuple(
+            m for m, value in trainings.items() if value and value.get("augmented")
+        ),
         indexes=options.indexes,
         draft_model=options.draft_model,
     )
@@ -142,7 +146,7 @@ def _settings(models: Sequence[Loaded], options: BenchOptions) -> Settings:
     on_gpu = device.type == "cuda"
     dtype = next(model.target.model.parameters()).dtype
     asked = {name: getattr(options, name, None) for name in Settings.model_fields}
-    found = {
+    measured = {
         "dtype": "int8" if is_int8(model.target.model) else str(dtype).removeprefix("torch."),
         "device": f"{device} ({torch.cuda.get_device_name(device)})" if on_gpu else str(device),
         "threads": torch.get_num_threads(),
@@ -157,4 +161,4 @@ def _settings(models: Sequence[Loaded], options: BenchOptions) -> Settings:
             if one.settings != GenerationSettings()
         },
     }
-    return Settings.model_validate(asked | found)
+    return Settings.model_validate(asked | measured)

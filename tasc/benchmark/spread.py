@@ -65,16 +65,16 @@ def decode_elsewhere(
     done: dict[int, Path] = {}
     with options.start(bench, devices=options.device != "cpu") as executor:
         ranges = ((part.start, part.stop) for part in parts)
-        for number, made in keep(executor, _decode, ranges, work / "slices", resume=resume):
-            done[number] = made
+        for number, folder in keep(executor, _decode, ranges, work / "slices", resume=resume):
+            done[number] = folder
             progress("decode slices", len(done), len(parts))
     for cell in cells:
         cell.runs = [[] for _ in range(options.repeats)]
     for number in sorted(done):
         runs_of = _RUNS.validate_json((done[number] / _FILE).read_bytes())
         for cell, runs in zip(cells, runs_of, strict=True):
-            for own, found in zip(cell.runs, runs, strict=True):
-                own += found
+            for run, generations in zip(cell.runs, runs, strict=True):
+                run += generations
 
 
 def load_models(options: BenchOptions, end: str | None) -> list[Loaded]:

@@ -23,6 +23,9 @@ from tasc.report.record import Report
 from tasc.tokenizer.loaded import LoadedTokenizer, load_tokenizer
 from tasc.vocab.pairing import Pairing, pairing, recommend
 
+_POSITIONS = 8  # of each output, at which acceptance is measured
+_TEMPERATURE = 1.0  # of both models' distributions
+
 
 class Comparison(Pairing, Report):
     """Two vocabularies on a corpus."""
@@ -40,8 +43,8 @@ class Comparison(Pairing, Report):
 def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = silent) -> Comparison:
     """Compare the tokenizers of two folders or Hub ids on a corpus.
 
-    Where both are models, the expected acceptance of each algorithm is measured at
-    ``options.positions`` positions in the outputs of ``options.prompts`` examples.
+    Where both are models, the expected acceptance of each algorithm is measured at some positions
+    in the outputs of ``options.prompts`` examples.
     """
     paths = [resolve_tokenizer(name) for name in (options.target, options.draft)]
     ours, theirs = (load_tokenizer(path).ending(corpus.end) for path in paths)
@@ -56,7 +59,7 @@ def compare(corpus: Corpus, options: VocabularyOptions, progress: Progress = sil
         **dict(pair),
         task=SplitTask(source=corpus.source.path, split=corpus.split, samples=len(texts)),
         expected_acceptance=acceptance,
-        temperature=options.temperature,
+        temperature=_TEMPERATURE,
         algorithm=algorithm,
         reason=reason,
     )
@@ -77,7 +80,7 @@ def _acceptance(
         target=model,
         tokenizer=tokenizer,
         draft=load_draft(draft),
-        sampling=Sampling(options.temperature),
+        sampling=Sampling(_TEMPERATURE),
     )
     most = model.max_positions or 2048
     texts = list(islice(_texts(tokenizer, corpus, most), options.prompts))
@@ -87,7 +90,7 @@ def _acceptance(
             f"prompt below the model's {most:,} positions: shorten it with --template"
         )
     pair = pair_of(resources, HeteroOptions())
-    return expected_acceptance(pair, model, texts, options.positions, progress)
+    return expected_acceptance(pair, model, texts, _POSITIONS, progress)
 
 
 def _texts(

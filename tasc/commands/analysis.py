@@ -52,15 +52,15 @@ class TaskAnalysis(Reported):
         """Write the token counts, if there is a tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         if self.tokenizer:
-            found = self.analysis.scan
-            save_counts(folder, self.tokenizer, found.input.counts, found.output.counts)
+            scan = self.analysis.scan
+            save_counts(folder, self.tokenizer, scan.input.counts, scan.output.counts)
 
 
-def tokens_in_use(tokenizer: LoadedTokenizer, found: Analysis, stream: Stream) -> list[int]:
+def tokens_in_use(tokenizer: LoadedTokenizer, analysis: Analysis, stream: Stream) -> list[int]:
     """Return the tokens that prompts and outputs use; a template may cut inputs."""
-    counts = found.scan.output.counts
+    counts = analysis.scan.output.counts
     if stream.source.template == Source.template:
-        return np.flatnonzero(counts + found.scan.input.counts).tolist()
+        return np.flatnonzero(counts + analysis.scan.input.counts).tolist()
     used = set(np.flatnonzero(counts).tolist())
     for rows in stream.rows():
         prompts = [rows.prompt(i) for i in range(len(rows.outputs))]
@@ -74,7 +74,7 @@ class _Forecast:
 
     options: AnalyzeOptions
     context: StepContext
-    found: Analysis
+    analysis: Analysis
     tokenizer: LoadedTokenizer
     cost: CostModel | None
 
@@ -84,7 +84,7 @@ class _Forecast:
         texts = self.context.texts
         names, held_out = to_hold_out(texts), texts.corpora.get("held_out")
         if not names:
-            return self.found.searched, held_out
+            return self.analysis.searched, held_out
         self.context.progress("hold out examples", 0, 0)
         parts = divide_outputs(texts.stream or texts.corpus, names, self.options.seed)
         train = Outputs.encode(parts.train, self.tokenizer, self.options.export)
@@ -105,7 +105,7 @@ class _Forecast:
     @cached_property
     def new_tokens(self) -> Prediction:
         """Predictions for several numbers of new tokens, and the recommended one."""
-        searched = self.found.searched
+        searched = self.analysis.searched
         if not searched:
             return Prediction()
         held_out = self.held_out.outputs if self.held_out else ()
@@ -125,7 +125,7 @@ class _Forecast:
         if not self.rows:
             return ()
         texts = self.context.texts
-        used = tokens_in_use(self.tokenizer, self.found, texts.stream or texts.corpus)
+        used = tokens_in_use(self.tokenizer, self.analysis, texts.stream or texts.corpus)
         return predict_trim(self.rows, self.tokenizer, used)
 
     def drafts(self) -> dict[str, Any]:
@@ -138,9 +138,9 @@ class _Forecast:
         grid = GRID if self.options.grid or self.options.model else {}
         # With T(k) of the model, the default setting drafts adaptively.
         start = Setting() if self.cost is None else Setting(tree_size=0)
-        found = search(simulations, start, grid, progress=self.context.progress)
+        settings = search(simulations, start, grid, progress=self.context.progress)
         return {
-            "drafting": Drafting(model=self.options.model, **dict(found)),
+            "drafting": Drafting(model=self.options.model, **dict(settings)),
             "serving": self._served(simulations),
             "structured": self._structured(simulations),
         }
@@ -206,20 +206,20 @@ def analyze(options: AnalyzeOptions, context: StepContext) -> TaskAnalysis:
     if model:
         from tasc.benchmark.predict import cost_of
 
-        own = None if options.tokenizer else tokenizer
-        cost = cost_of(model, options.dtype, options.device, own)
-    found = _analyzed(tokenizer, options, context)
+        model_tokenizer = None if options.tokenizer else tokenizer
+        cost = cost_of(model, options.dtype, options.device, model_tokenizer)
+    analysis = _analyzed(tokenizer, options, context)
     new_tokens, drafts = Prediction(), dict[str, Any](trim=(), drafting=None, serving=None)
     if tokenizer:
-        forecast = _Forecast(options, context, found, tokenizer, cost)
+        forecast = _Forecast(options, context, analysis, tokenizer, cost)
         trimmed, new_tokens = forecast.trim(), forecast.new_tokens
         drafts = {"trim": trimmed} | forecast.drafts()
     best = drafts["drafting"].best if drafts["drafting"] else None
     results = AnalysisResults(
-        **dict(found.report),
+        **dict(analysis.report),
         budgets=new_tokens.budgets,
         recommended_size=new_tokens.recommended_size,
         **drafts,
-        verdict=decide(found.report, best, new_tokens),
+        verdict=decide(analysis.report, best, new_tokens),
     )
-    return TaskAnalysis(results, found, tokenizer)
+    return TaskAnalysis(results, analysis, tokenizer)

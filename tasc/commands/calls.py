@@ -80,7 +80,7 @@ def augment(
             missing = to_hold_out(context.texts)
             parts = outputs_by_split(corpus, missing, options.seed)
             train, held_out = parts[TRAIN], parts.get(VALIDATION, held_out)
-        made = augment(
+        augmented = augment(
             corpus,
             load_tokenizer(options.tokenizer),
             options,
@@ -90,11 +90,11 @@ def augment(
             model_rows=stated(folder, "vocab_size") if has_model else None,
             progress=context.progress,
         )
-    if made.tokens or not has_model:
-        return made
+    if augmented.tokens or not has_model:
+        return augmented
     from tasc.training.finetuned import TrimmedModel
 
-    return TrimmedModel(made, str(folder))
+    return TrimmedModel(augmented, str(folder))
 
 
 def base(options: BaseOptions, context: StepContext | None = None) -> "BaseResult":
@@ -141,8 +141,8 @@ def finetune(
         from tasc.training.train import finetune
 
         start = _start(model, options.augmented)
-        made = finetune(start, train, validation, options, **context.kept)
-        return replace(made, card=model_card(options, made, train, validation))
+        finetuned = finetune(start, train, validation, options, **context.kept)
+        return replace(finetuned, card=model_card(options, finetuned, train, validation))
 
 
 def _start(model: str, augmented: str | None) -> "Start":
@@ -157,18 +157,20 @@ def _start(model: str, augmented: str | None) -> "Start":
     return Start(model, augmented, change.merges, change.kept)
 
 
-def _check_base(model: str, augmented: str, kept: Sequence[int] | None) -> None:
+def _check_base(model: str, augmented: str, kept_ids: Sequence[int] | None) -> None:
     """Raise InputError if an augmented tokenizer was made from another one than the model's."""
     try:
-        own = load_tokenizer(model).vocabulary()
+        vocabulary = load_tokenizer(model).vocabulary()
     except InputError:  # some models have none beside them
         return
-    pairs = zip(kept or range(len(own)), load_tokenizer(augmented).vocabulary(), strict=False)
-    for old, found in pairs:
-        if old < len(own) and own[old] != found:
+    pairs = zip(
+        kept_ids or range(len(vocabulary)), load_tokenizer(augmented).vocabulary(), strict=False
+    )
+    for old, token in pairs:
+        if old < len(vocabulary) and vocabulary[old] != token:
             raise InputError(
-                f"token {old} is {own[old]!r} in {model}, but {found!r} in the tokenizer that "
-                f"{augmented} was made from: run tasc augment with --tokenizer {model}"
+                f"token {old} is {vocabulary[old]!r} in {model}, but {token!r} in the tokenizer "
+                f"that {augmented} was made from: run tasc augment with --tokenizer {model}"
             )
 
 
@@ -205,8 +207,8 @@ def bench(options: BenchOptions, context: StepContext | None = None) -> "BenchRe
     with at_work(options, context) as context:
         test = context.texts.corpus
         nothing = Corpus(test.source, options.corpus_split, examples=(), fingerprint="")
-        known = context.texts.corpora.get("corpus_split", nothing)
-        return bench(known, test, options, **context.kept)
+        corpus = context.texts.corpora.get("corpus_split", nothing)
+        return bench(corpus, test, options, **context.kept)
 
 
 def load_test(options: LoadOptions, context: StepContext | None = None) -> "LoadResults":
@@ -249,9 +251,9 @@ def tune(options: TuneOptions, context: StepContext | None = None) -> "Tuning":
 
     tokenizer = resolve_tokenizer(options.tokenizer)
     with at_work(options, context) as context:
-        known, held_out = context.texts.corpora["corpus_split"], context.texts.corpus
+        corpus, held_out = context.texts.corpora["corpus_split"], context.texts.corpus
         loaded = load_tokenizer(tokenizer).ending(held_out.end)
-        return tune(known, held_out, loaded, options, context.progress)
+        return tune(corpus, held_out, loaded, options, context.progress)
 
 
 def compare_vocabularies(

@@ -41,11 +41,11 @@ print(tokenizer.decode([token for token in new if token not in ends]))"""
 
 
 def model_card(
-    options: FinetuneOptions, made: FinetuneResult, train: Corpus, validation: Corpus | None
+    options: FinetuneOptions, result: FinetuneResult, train: Corpus, validation: Corpus | None
 ) -> str:
     """Return the Markdown of a merged model's card, with the YAML header that the Hub reads."""
     label, model = resolve_model(options.model)
-    source, report = train.source, made.report
+    source, report = train.source, result.report
     chat = source.chat and not source.names("template")
     inputs = _CHAT if chat else _PLAIN.format(prompt=source.example())
     rows = [[f"{e.step:,}", f"{e.loss:.3f}", f"{e.exact:.1%}"] for e in report.evaluations]
@@ -56,7 +56,7 @@ def model_card(
         base=code(label if Path(model).exists() else model),
         data=code(Path(source.path).name if is_local(source.path) else source.path),
         lora=options.adapter == "lora",
-        added=len(made.start.added),
+        added=len(result.start.added),
         python=block("python", _PYTHON.format(inputs=inputs)),
         chat=chat,
         columns=dict.fromkeys((source.input_column, source.output_column)),

@@ -61,15 +61,15 @@ def _steps(options: DoctorOptions) -> dict[DecodingDtype, dict[str, float]]:
 
     _, folder = resolve_model(options.model or "")
     tokenizer = load_tokenizer(folder)
-    found: dict[DecodingDtype, dict[str, float]] = {}
+    times: dict[DecodingDtype, dict[str, float]] = {}
     dtypes: list[DecodingDtype] = ["float32", "bfloat16"]
     if can_pack() and resolve_device(options.device) == "cpu":
         dtypes.append("int8")
     for dtype in dtypes:
         cost = cost_of(folder, dtype, options.device, tokenizer)
         steps = zip(cost.sizes, cost.seconds, strict=True)
-        found[dtype] = {f"k={size}": round(1000 * seconds, 2) for size, seconds in steps}
-    return found
+        times[dtype] = {f"k={size}": round(1000 * seconds, 2) for size, seconds in steps}
+    return times
 
 
 def _gib(pages: str) -> float:

@@ -143,8 +143,8 @@ class _Steps:
         except InputError as error:
             return [str(error)]
         problems = [
-            f"step {name}: {found}: {problem}"
-            for found, kind, other in config.references()
+            f"step {name}: {field}: {problem}"
+            for field, kind, other in config.references()
             if (problem := self._misplaced(name, other, kind))
         ]
         self.checked[name] = config
@@ -165,6 +165,11 @@ class _Steps:
                 f"step {name}: {', '.join(alone)} is no recipe's to give: run tasc {command} by "
                 "hand"
             )
+        if "address=" in str(options.get("executor", "")):
+            raise InputError(
+                f"step {name}: the address of a cluster is no recipe's to give: run tasc {command} "
+                "by hand"
+            )
         config = step_options(command)(**self._values(command, options))
         if config.data is None or config.data.beside_task:
             return config
@@ -177,9 +182,10 @@ class _Steps:
         data = self.recipe.data if self.recipe else Task(path=f"{BUILTIN}stdlib-tokens")
         seed, asked = self.recipe.seed if self.recipe else 0, self.asked
         changed: dict[str, Any] = {"seed": asked.seed}
-        own, limit = options.get("limit"), None if _chooses(command, options) else asked.limit
+        limit = None if _chooses(command, options) else asked.limit
+        stated = options.get("limit")
         # One that is no number is left to be refused.
-        if limit is not None and (own is None or (type(own) is int and own > limit)):
+        if limit is not None and (stated is None or (type(stated) is int and stated > limit)):
             changed["limit"] = limit
         if command in ("analyze", "bench", "load"):
             changed["split"] = asked.split
@@ -221,8 +227,8 @@ class _Steps:
             return None
         if is_local(other):
             return f"{other}: no such file or folder: name one that exists, or an earlier step"
-        known = [*self.names[:at], *PACKAGED]
-        alike = get_close_matches(other, known, 1, 0.7) if "/" not in other else []
+        names = [*self.names[:at], *PACKAGED]
+        alike = get_close_matches(other, names, 1, 0.7) if "/" not in other else []
         if not alike:
             return None
         return f"{other} is no earlier step: name {alike[0]}, or OWNER/NAME on the Hub"

@@ -100,10 +100,10 @@ def run_step(
         for line in texts.chat_notes:
             tell(line)
         context = StepContext(texts, workspace.work, bool(resume), progress)
-        made: Report | Reported = command.function()(options, context)
-        report: Report = made if isinstance(made, Report) else made.report
-        if isinstance(made, Reported):
-            made.save(workspace.folder)
+        result: Report | Reported = command.function()(options, context)
+        report: Report = result if isinstance(result, Report) else result.report
+        if isinstance(result, Reported):
+            result.save(workspace.folder)
         write_pages(report, workspace.folder)
         write_json(workspace.folder / options.spec.result_file, report.to_dict())
     return Outcome(output, report, reused=False)
@@ -135,8 +135,8 @@ def _identify(text: str) -> str:
     if not folder.exists():
         return text
     beside = [folder.parent / name for name in COMPANIONS] if folder.suffix == ".json" else []
-    held = [fingerprint(file) for file in (folder, *beside) if file == folder or file.is_file()]
-    return join(label, "+".join(held))
+    digests = [fingerprint(file) for file in (folder, *beside) if file == folder or file.is_file()]
+    return join(label, "+".join(digests))
 
 
 def directory() -> Path:

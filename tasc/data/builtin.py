@@ -55,8 +55,8 @@ def check(source: Source, split: str) -> tuple[Callable[[], Rows], str]:
     """Return the function that makes a built-in task's rows, and the name of the split."""
     task = _TASKS.get(source.path.removeprefix(BUILTIN))
     if task is None:
-        known = ", ".join(BUILTIN + name for name in _TASKS)
-        raise InputError(f"{source.path}: no such built-in task; choose from {known}")
+        names = ", ".join(BUILTIN + name for name in _TASKS)
+        raise InputError(f"{source.path}: no such built-in task; choose from {names}")
     check_columns(source.path, ("input", "output"), source.columns())
     return task, choose_split(source.path, SPLITS, split)
 

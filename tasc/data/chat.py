@@ -70,15 +70,17 @@ def _of_format(
         return replace(source, input_column="instruction"), "instructions"
     if has(["input", "output"]):
         return source, ""
-    found = next((name for name in _CHATS if has([name])), None)
-    if found is None and has(_PAIR):
+    column = next((name for name in _CHATS if has([name])), None)
+    if column is None and has(_PAIR):
         if not isinstance(first(_PAIR[0]), list):
             template = source.template if source.names("template") else "{input}"
             source = replace(source, input_column=_PAIR[0], output_column=_PAIR[1])
             return replace(source, template=template), "prompts and completions"
         return _chats(source, *_PAIR, names), "chats"
-    found = found or next((name for name in _LIKELY if has([name]) and _is_chat(first(name))), None)
-    return (source, "") if found is None else (_chats(source, found, found, names), "chats")
+    column = column or next(
+        (name for name in _LIKELY if has([name]) and _is_chat(first(name))), None
+    )
+    return (source, "") if column is None else (_chats(source, column, column, names), "chats")
 
 
 def _is_chat(value: object) -> bool:
@@ -102,8 +104,8 @@ def turns(source: Source, table: Table) -> tuple[list[tuple[int, Turn]], int]:
     turns. Raises InputError if a row is not a chat.
     """
     rows = list(_rows(source, table))
-    kept = [turn for row in rows for turn in row if turn[1].output.strip()]
-    return kept, sum(max(1, len(row)) for row in rows) - len(kept)
+    with_text = [turn for row in rows for turn in row if turn[1].output.strip()]
+    return with_text, sum(max(1, len(row)) for row in rows) - len(with_text)
 
 
 def _rows(source: Source, table: Table) -> Iterator[list[tuple[int, Turn]]]:
@@ -186,17 +188,17 @@ class _Cell:
 
         JSON text keeps null keys and fractions of zero, which objects in a file lose.
         """
-        found = self.table.columns[self.column][self.row]
+        value = self.table.columns[self.column][self.row]
         try:
-            if isinstance(found, str):
-                found = json.loads(found) if found.strip() else None
-            elif found is not None:
-                found = plain(found) if found == found else None  # pandas writes null as NaN
+            if isinstance(value, str):
+                value = json.loads(value) if value.strip() else None
+            elif value is not None:
+                value = plain(value) if value == value else None  # pandas writes null as NaN
         except (ValueError, RecursionError):
-            found = False
-        if found is None or (isinstance(found, list) and all(isinstance(t, dict) for t in found)):
-            self._check_unicode(found)
-            return found or None
+            value = False
+        if value is None or (isinstance(value, list) and all(isinstance(t, dict) for t in value)):
+            self._check_unicode(value)
+            return value or None
         raise self.error(
             f"column {self.column!r} has no tools: write a list of JSON schemas, or null"
         )

@@ -90,35 +90,35 @@ class Rows:
     @classmethod
     def _chats(cls, source: Source, table: Table) -> "Rows":
         texts = cache(table.texts)
-        kept, dropped = turns(source, table)
+        answers, dropped = turns(source, table)
         template = source.template_columns()
 
         def prompt(i: int) -> str:
-            row, turn = kept[i]
+            row, turn = answers[i]
             return source.prompt(turn.input, {name: texts(name)[row] for name in template})
 
-        found = [turn for _, turn in kept]
-        texts_of = [turn.input for turn in found], [turn.output for turn in found]
-        unwritten = () if source.names("template") else found
-        origins = _origins_of_chats(kept)
-        shared = [origins[row] for row, _ in kept]
+        turns_only = [turn for _, turn in answers]
+        texts_of = [turn.input for turn in turns_only], [turn.output for turn in turns_only]
+        unwritten = () if source.names("template") else turns_only
+        origins = _origins_of_chats(answers)
+        shared = [origins[row] for row, _ in answers]
         return cls(*texts_of, prompt, shared, dropped=dropped, turns=unwritten)
 
     @classmethod
     def _texts(cls, source: Source, table: Table) -> "Rows":
         texts = cache(table.texts)
         names = source.input_column, source.output_column
-        kept = [position for position, text in enumerate(texts(names[1])) if text.strip()]
+        rows = [position for position, text in enumerate(texts(names[1])) if text.strip()]
 
         def prompt(row: int) -> str:
-            columns = {name: texts(name)[kept[row]] for name in source.columns()}
+            columns = {name: texts(name)[rows[row]] for name in source.columns()}
             return source.prompt(columns[names[0]], columns)
 
-        inputs, outputs = ([texts(name)[i] for i in kept] for name in names)
-        listed = [_at(table.words(name), kept) for name in names]
-        left_out = table.length - len(kept)
+        inputs, outputs = ([texts(name)[i] for i in rows] for name in names)
+        listed = [_at(table.words(name), rows) for name in names]
+        left_out = table.length - len(rows)
         origin_of = _origins_of_texts(source, texts)
-        origins = [origin_of[row] for row in kept]
+        origins = [origin_of[row] for row in rows]
         return cls(inputs, outputs, prompt, origins, listed[0], listed[1], left_out)
 
 
@@ -148,8 +148,8 @@ def _origins_of_texts(source: Source, texts: Callable[[str], list[str]]) -> dict
     }
 
 
-def _at(lists: Sequence[Words] | None, kept: Sequence[int]) -> tuple[Words, ...] | None:
-    return None if lists is None else tuple(lists[i] for i in kept)
+def _at(lists: Sequence[Words] | None, rows: Sequence[int]) -> tuple[Words, ...] | None:
+    return None if lists is None else tuple(lists[i] for i in rows)
 
 
 @dataclass(frozen=True)
@@ -227,12 +227,12 @@ def load(source: Source, split: str, *, limit: int | None = None, seed: int = 0)
     table = read_table(source, split)
     rows = Rows.of(source, table)
     refuse_empty(source, table.split, len(rows.outputs), rows.dropped)
-    kept = list(range(len(rows.outputs)))
-    if limit is not None and limit < len(kept):
-        kept = sorted(random.Random(seed).sample(kept, limit))
-    found = rows.turns or (None,) * len(rows.outputs)
-    examples = tuple(_example(rows, i, found[i]) for i in kept)
-    listed = [_at(lists, kept) for lists in (rows.input_words, rows.output_words)]
+    numbers = list(range(len(rows.outputs)))
+    if limit is not None and limit < len(numbers):
+        numbers = sorted(random.Random(seed).sample(numbers, limit))
+    chat_turns = rows.turns or (None,) * len(rows.outputs)
+    examples = tuple(_example(rows, i, chat_turns[i]) for i in numbers)
+    listed = [_at(lists, numbers) for lists in (rows.input_words, rows.output_words)]
     return Corpus(
         source=source,
         split=table.split,
@@ -274,8 +274,8 @@ def as_recognised(source: Source, split: str) -> tuple[Source, str]:
     if source.path.startswith(BUILTIN) or source.names("input_column", "output_column"):
         return source.with_input(), ""
     peek = local.peek if local.is_local(source.path) else hub.peek
-    found, how = recognised(source, *peek(source, split))
-    return found.with_input(), how
+    recognised_source, how = recognised(source, *peek(source, split))
+    return recognised_source.with_input(), how
 
 
 def precheck(source: Source, split: str) -> None:

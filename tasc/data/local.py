@@ -68,12 +68,12 @@ def find_splits(path: str) -> dict[str, list[Path]]:
     if saved := saved_splits(path_):
         return saved
     names = sorted(entry.name + "/" * entry.is_dir() for entry in path_.iterdir())
-    found: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
+    files_of: dict[str, list[Path]] = {"train": [], "validation": [], "test": []}
     for name in names:
         if (match := _SPLIT_FILE.fullmatch(name)) and (path_ / name).is_file():
             split = "validation" if match[1] in VALIDATION_NAMES else match[1]
-            found[split].append(path_ / name)
-    if not any(found.values()):
+            files_of[split].append(path_ / name)
+    if not any(files_of.values()):
         advice = "pass one file or another folder"
         if "dataset_info.json" in names:  # of `datasets`' cache, or of an incomplete save_to_disk
             advice = "write the data set again with datasets' save_to_disk or to_json"
@@ -81,13 +81,13 @@ def find_splits(path: str) -> dict[str, list[Path]]:
             f"{path} has no file named after a split (train.jsonl, validation.csv, test.parquet, "
             f"…), but {', '.join(names[:8]) or 'no files'}: {advice}"
         )
-    _check_complete(path, found)
-    return {split: files for split, files in found.items() if files}
+    _check_complete(path, files_of)
+    return {split: files for split, files in files_of.items() if files}
 
 
-def _check_complete(path: str, found: Mapping[str, Sequence[Path]]) -> None:
+def _check_complete(path: str, files_of: Mapping[str, Sequence[Path]]) -> None:
     """Raise InputError if a split has parts of different sets, or several files."""
-    for split, files in found.items():
+    for split, files in files_of.items():
         parts = {int(of[1]) for of in (_OF.search(file.name) for file in files) if of}
         if parts and parts != {len(files)}:
             raise InputError(
@@ -244,14 +244,14 @@ def _list(path: Path) -> Iterator[Entry]:
     except (ValueError, RecursionError) as error:  # the latter if lists are nested too deeply
         line, reason = getattr(error, "lineno", 1), getattr(error, "msg", error)
         raise InputError(f"{path}:{line}: invalid JSON: {reason}; fix the file") from None
-    found = entries.get("data") if isinstance(entries, dict) else entries
-    values = entries.values() if isinstance(entries, dict) and found is None else ()
+    rows = entries.get("data") if isinstance(entries, dict) else entries
+    values = entries.values() if isinstance(entries, dict) and rows is None else ()
     if len(values) > 1 and all(map(_is_column, values)):
         raise InputError(
             f"{path} is one object of columns: write a list of objects, one per row, for example "
             "with pandas.read_json and to_json(orient='records')"
         )
-    for number, row in enumerate(found if isinstance(found, list) else [entries]):
+    for number, row in enumerate(rows if isinstance(rows, list) else [entries]):
         if not isinstance(row, dict):
             raise _no_object(row, f"{path}: row {number + 1}")
         yield row, number

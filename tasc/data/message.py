@@ -95,10 +95,10 @@ def as_rows(value: object) -> object:
     return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
-def _check_textless(role: str, given: Mapping[str, Any]) -> None:
+def _check_textless(role: str, message: Mapping[str, Any]) -> None:
     """Raise MessageError if a message without text has keys that may hold it."""
-    unknown = [key for key in given if key not in _BESIDE | MARKS]
-    if role in _ROLES.values() and unknown and not any(key in given for key in CALLS):
+    unknown = [key for key in message if key not in _BESIDE | MARKS]
+    if role in _ROLES.values() and unknown and not any(key in message for key in CALLS):
         keys = ", ".join(map(str, unknown))
         raise MessageError(f"has no content, only {keys:.100}; {ADVICE}")
 

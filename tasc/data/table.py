@@ -65,13 +65,13 @@ class Table:
 
 def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) -> None:
     """Raise InputError if a wanted column does not exist."""
-    known = list(existing)
-    missing = [name for name in wanted if name not in known]
+    columns = list(existing)
+    missing = [name for name in wanted if name not in columns]
     if missing:
-        names = map(str, known[:_SHOWN])
+        names = map(str, columns[:_SHOWN])
         shown = [n if n.isprintable() and n == n.strip() else repr(n) for n in names]
         listed = ", ".join(shown)
-        listed += f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+        listed += f" and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else ""
         raise InputError(
             f"{where}: no column {missing[0]!r}; it has {listed or 'none'}: "
             "choose one with --input-column, --output-column or in the template"
@@ -81,11 +81,11 @@ def check_columns(where: str, existing: Iterable[str], wanted: Sequence[str]) ->
 def choose_split(path: str, existing: Sequence[str], split: str) -> str:
     """Return the name of a split; "valid", "val" and "dev" mean "validation"."""
     same: Sequence[str] = VALIDATION_NAMES if split in VALIDATION_NAMES else ()
-    found = [name for name in (split, *same) if name in existing]
-    if not found:
+    names = [name for name in (split, *same) if name in existing]
+    if not names:
         listed = ", ".join(existing) or "none"
         raise InputError(f"{path}: no split {split!r}; it has {listed}: choose one of them")
-    return found[0]
+    return names[0]
 
 
 def _words(value: object) -> tuple[str, ...]:

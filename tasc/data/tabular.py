@@ -255,11 +255,11 @@ def _csv_rows(path: Path, setting: str, wanted: Sequence[str]) -> Iterator[list[
 
 def _stated(sample: list[str]) -> str | None:
     """Return the separator of a first line such as "sep=;", for Excel, and empty that line."""
-    found = _STATED.fullmatch(sample[0]) if sample else None
-    if found is None:
+    match = _STATED.fullmatch(sample[0]) if sample else None
+    if match is None:
         return None
     sample[0] = "\n"
-    return found[1]
+    return match[1]
 
 
 def _sampled(lines: Iterator[str]) -> Iterator[str]:

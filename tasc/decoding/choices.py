@@ -54,18 +54,18 @@ def trie_parts(labels: Sequence[np.ndarray], max_nodes: int) -> Iterator[Part]:
     tokens, parents, ends = list[int](), list[int](), dict[int, int]()
     path, previous = [-1], list[int]()  # nodes and tokens of the label before
     for label in sorted(range(len(labels)), key=lambda i: labels[i].tolist()):
-        own = labels[label].tolist()
-        shared = len(os.path.commonprefix([own, previous]))  # noqa: RUF071 - of lists
-        if ends and len(tokens) + len(own) - shared > max_nodes:
+        label_tokens = labels[label].tolist()
+        shared = len(os.path.commonprefix([label_tokens, previous]))  # noqa: RUF071 - of lists
+        if ends and len(tokens) + len(label_tokens) - shared > max_nodes:
             yield _part(tokens, parents, ends)
             tokens, parents, ends, shared = [], [], {}, 0
         del path[shared + 1 :]
-        for token in own[shared:]:
+        for token in label_tokens[shared:]:
             parents.append(path[-1])
             path.append(len(tokens))
             tokens.append(token)
         ends[label] = path[-1]
-        previous = own
+        previous = label_tokens
     if ends:
         yield _part(tokens, parents, ends)
 
@@ -111,10 +111,10 @@ class Labels:
             timer.end("prefill")
             for row in scores if self.offsets is None else scores + self.offsets:
                 best, later = int(row.argmax()), nodes[1:]
-                made = Generation(self.outputs[best], later, [0] * len(later), finish="end")
-                made.probability = float(softmax(row)[best])
-                chosen.append(made)
-            timer.add_prefill([made.timeline for made in chosen[i:]])
+                generation = Generation(self.outputs[best], later, [0] * len(later), finish="end")
+                generation.probability = float(softmax(row)[best])
+                chosen.append(generation)
+            timer.add_prefill([generation.timeline for generation in chosen[i:]])
         return chosen
 
     def scores(self, target: Target, prompts: Sequence[np.ndarray]) -> tuple[np.ndarray, list[int]]:
@@ -131,7 +131,7 @@ class Labels:
         parts = self.parts(0 if target.chains_only else min(max(fits, 1), _MOST_NODES))
         lengths = np.array([len(prompt) for prompt in prompts])
         target.begin(int(lengths.max()) + max(len(part.tree) for part in parts), len(prompts))
-        found = np.empty((len(prompts), len(self.tokens)))
+        scores = np.empty((len(prompts), len(self.tokens)))
         read = np.full_like(lengths, target.open_shared(prompts))
         with native_threads(target.model):
             if not target.chains_only and (lengths - read).max() > LONGEST_CHAIN:
@@ -140,10 +140,10 @@ class Labels:
             for part in parts:
                 target.restart(read)
                 rest = [prompt[begin:] for prompt, begin in zip(prompts, read, strict=True)]
-                found[:, part.labels] = _score(target, rest, part, self.end)
+                scores[:, part.labels] = _score(target, rest, part, self.end)
                 if not target.chains_only:  # later parts find the prompt in the cache
                     read = lengths - 1
-        return found, [len(part.tree) for part in parts]
+        return scores, [len(part.tree) for part in parts]
 
     def choose_pruned(
         self, target: Target, prompts: Sequence[np.ndarray], batch_size: int = 1
@@ -165,10 +165,10 @@ class Labels:
         target.check(prompt, longest)
         target.begin(len(prompt) + max(_FEW_NODES, longest), 1)
         outputs = [output.tolist() for output in self.outputs]
-        known: Rows = {(): target.join([prompt])[0].float().log_softmax(-1).cpu().numpy()}
+        rows: Rows = {(): target.join([prompt])[0].float().log_softmax(-1).cpu().numpy()}
         timer.end("prefill")
         while True:
-            paths = [_walk(known, output) for output in outputs]
+            paths = [_walk(rows, output) for output in outputs]
             best, waiting = _rank(paths, outputs)
             if not waiting:
                 break
@@ -176,14 +176,16 @@ class Labels:
             tree = _largest_tree([self.tokens[i] for i in waiting], most)
             target.restart([len(prompt) - 1])
             logits = target.score([int(prompt[-1])], [(tree.tokens, tree.parents)])[0]
-            known = _rows_of(tree, logits) | known
+            rows = _rows_of(tree, logits) | rows
             steps.append(len(tree))
         timer.end("forward")
         timeline = Timeline(timer.seconds["prefill"], forward=timer.seconds["forward"])
-        made = Generation(self.outputs[best], steps, [0] * len(steps), timeline, finish="end")
+        generation = Generation(self.outputs[best], steps, [0] * len(steps), timeline, finish="end")
         masses = {prefix: bound for bound, prefix in paths}  # labels may share a prefix
-        made.probability = float(1 / np.exp(np.array([*masses.values()]) - paths[best][0]).sum())
-        return made
+        generation.probability = float(
+            1 / np.exp(np.array([*masses.values()]) - paths[best][0]).sum()
+        )
+        return generation
 
 
 def calibration(scores: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -212,11 +214,11 @@ def _rank(paths: Sequence[Path], outputs: Sequence[list[int]]) -> tuple[int, lis
     return best, [] if is_decided else waiting
 
 
-def _walk(known: Rows, output: list[int]) -> Path:
+def _walk(rows: Rows, output: list[int]) -> Path:
     """Return the log-probability of the longest scored prefix of an output, and the prefix."""
     total = 0.0
     for i, token in enumerate(output):
-        row = known.get(tuple(output[:i]))
+        row = rows.get(tuple(output[:i]))
         if row is None:
             return total, tuple(output[:i])
         total += float(row[token])
@@ -251,18 +253,21 @@ def _score(target: Target, prompts: Sequence[np.ndarray], part: Part, end: int) 
     skipped = min(map(len, prompts)) - 1
     logits = target.score([int(prompt[0]) for prompt in prompts], trees, skipped)
     tokens, rows = torch.from_numpy(tree.tokens).long(), torch.from_numpy(tree.parents + 1).long()
-    found = np.empty((len(prompts), len(part.labels)))
-    for scores, prompt, own in zip(found, prompts, logits, strict=True):
+    label_scores = np.empty((len(prompts), len(part.labels)))
+    for scores, prompt, rows_of_tree in zip(label_scores, prompts, logits, strict=True):
         root = len(prompt) - 1 - skipped
-        own = own[root : root + 1 + len(tree)].float()
-        total = own.logsumexp(-1)
-        ends = (own[:, end] - total).double().cpu().numpy()
-        edges = own[rows.to(own.device), tokens.to(own.device)] - total[rows.to(own.device)]
+        rows_of_tree = rows_of_tree[root : root + 1 + len(tree)].float()
+        total = rows_of_tree.logsumexp(-1)
+        ends = (rows_of_tree[:, end] - total).double().cpu().numpy()
+        edges = (
+            rows_of_tree[rows.to(rows_of_tree.device), tokens.to(rows_of_tree.device)]
+            - total[rows.to(rows_of_tree.device)]
+        )
         sums = [0.0]  # of each path from the root
         for parent, edge in zip(tree.parents.tolist(), edges.double().tolist(), strict=True):
             sums.append(sums[parent + 1] + edge)
         scores[:] = np.array(sums)[part.ends + 1] + ends[part.ends + 1]
-    return found
+    return label_scores
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from tasc.decoding.core.processors import Processor
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Generation, Request, TokenCallback, generate_all
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
-from tasc.decoding.library import Known, chosen, prepare
+from tasc.decoding.library import Known, chosen, policy_of, prepare
+from tasc.decoding.policy import Policy
 from tasc.errors import InputError
 from tasc.models.cache import ARGUMENTS, cache_among
 from tasc.models.folder.generation import is_neutral
@@ -49,7 +50,7 @@ class CustomGenerate:
     on_tokens: TokenCallback | None
     draft_head: Path | str | None
     model: PreTrainedModel | None = None  # of the factories
-    factories: dict[int, Factory] = field(default_factory=dict)  # by end token
+    factories: dict[int, tuple[Factory, Policy]] = field(default_factory=dict)  # by end token
     generations: list[Generation] = field(default_factory=list)
 
     def __call__(
@@ -70,33 +71,42 @@ class CustomGenerate:
         _check(config, model, model_inputs)
         ends = self._ends(stopping_criteria)
         known_rules = MaxLengthCriteria, EosTokenCriteria
-        own = [c for c in stopping_criteria if not isinstance(c, known_rules)]
+        criteria = [c for c in stopping_criteria if not isinstance(c, known_rules)]
         mask = model_inputs.get("attention_mask")
         paddings = [0] * len(input_ids) if mask is None else list(map(_left_padding, mask))
         positions = torch.arange(input_ids.shape[1]) - torch.tensor(paddings)[:, None]
-        given = model_inputs.get("position_ids")
-        if given is not None and (given.cpu() != positions)[..., positions >= 0].any():
+        position_ids = model_inputs.get("position_ids")
+        if (
+            position_ids is not None
+            and (position_ids.cpu() != positions)[..., positions >= 0].any()
+        ):
             raise InputError("custom_generate reads prompts from position 0: remove position_ids")
         sampling = Sampling(seed=int(torch.randint(2**62, ()))) if config.do_sample else None
         if model is not self.model:
             self.model, self.factories = model, {}
         with target_from_model(model) as target:
-            factory = self._factory(ends, target)
+            factory, policy = self._prepared(ends, target)
             count = len(input_ids)
             requests = [
                 Request(
                     ids[padding:].cpu().numpy().astype(np.int32),
                     factory,
                     chosen("sampled", sampling, i),
-                    _Criteria(own, ids) if own else None,
+                    _Criteria(criteria, ids) if criteria else None,
                     self.on_tokens,
                     [_one_row(p, model, ids[:padding], i, count) for p in logits_processor],
                 )
                 for i, (ids, padding) in enumerate(zip(input_ids, paddings, strict=True))
             ]
             room = config.max_length - input_ids.shape[1]
-            limits = {"max_new_tokens": room, "budget": self.method.budget}
-            self.generations = generate_all(target, requests, end_ids=ends, **limits)
+            self.generations = generate_all(
+                target,
+                requests,
+                max_new_tokens=room,
+                end_ids=ends,
+                budget=self.method.budget,
+                policy=policy,
+            )
         sequences = _joined(input_ids, self.generations, config)
         if config.return_dict_in_generate:
             return GenerateDecoderOnlyOutput(sequences=sequences)
@@ -104,17 +114,19 @@ class CustomGenerate:
 
     def _ends(self, stopping_criteria: Sequence[StoppingCriteria]) -> list[int]:
         """Return the end tokens, first the one that ends drafts."""
-        known = self.tokenizer and self.tokenizer.eos_token_id
+        first = self.tokenizer and self.tokenizer.eos_token_id
         if isinstance(self.corpus, NgramIndex):
-            known = self.corpus.end
+            first = self.corpus.end
         listed = [c.eos_token_id for c in stopping_criteria if isinstance(c, EosTokenCriteria)]
-        return sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != known)
+        return sorted((i for e in listed for i in e.flatten().tolist()), key=lambda i: i != first)
 
-    def _factory(self, ends: Sequence[int], target: Target) -> Factory:
+    def _prepared(self, ends: Sequence[int], target: Target) -> tuple[Factory, Policy]:
+        """Return what all calls with these end tokens share."""
         end = ends[0] if ends else -1
         if end not in self.factories:
             resources = Resources((), end, target=target, draft_head=self.draft_head)
-            self.factories[end] = prepare(self.method, self.corpus, self.tokenizer, resources)
+            factory = prepare(self.method, self.corpus, self.tokenizer, resources)
+            self.factories[end] = factory, policy_of(self.method, target)
         return self.factories[end]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tasc._native import NgramIndex
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.generation import PhaseTimer
 from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.core.protocols import Verifier
@@ -22,6 +21,7 @@ from tasc.decoding.decode import Generation, Request, Timeline, TokenCallback, g
 from tasc.decoding.drafters import Factory, Method, Resources, default_method, parse
 from tasc.decoding.loaded import LoadedModel, plain_model, target_of
 from tasc.decoding.options import GenerateOptions, call_settings
+from tasc.decoding.policy import Policy
 from tasc.decoding.tokenizers import Prompt, fast_tokenizer, ids_of, speller_of
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
@@ -116,8 +116,15 @@ def generate(
             )
             for i, (ids, stop, callback) in enumerate(zip(encoded, stops, callbacks, strict=True))
         ]
-        limits = {"max_new_tokens": limit, "budget": method.budget}
-        done = _decode(target, requests, end_ids=ends, batch_size=batch_size, **limits)
+        done = _decode(
+            target,
+            requests,
+            max_new_tokens=limit,
+            end_ids=ends,
+            budget=method.budget,
+            batch_size=batch_size,
+            policy=policy_of(method, target),
+        )
     text = OutputText.of(tokenizer, ends)
     return [
         Completion(_text(generation, stop, text), generation)
@@ -231,20 +238,21 @@ def prepare(
             ended = np.concatenate([*outputs, [resources.end]])
             resources.target.check_ids(ended, "the corpus or its end token")
     needed = method.entry.needs in ("draft", "either") or resources.token_counts is not None
-    known = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
+    fast = fast_tokenizer(tokenizer) if tokenizer is not None and needed else None
     indexes = (corpus,) if isinstance(corpus, NgramIndex) else ()
-    make = method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=known))
-    if not method.adaptive or resources.target is None:
-        return make
-    policy = Adaptive(measured_cost(resources.target))
-    return lambda: AdaptiveDrafter(make(), policy)
+    return method.prepare(replace(resources, outputs=outputs, indexes=indexes, tokenizer=fast))
+
+
+def policy_of(method: Method, target: Target) -> Policy:
+    """Return the policy of ``method``, which measures ``target`` if it is adaptive."""
+    return Policy(measured_cost(target) if method.adaptive else None)
 
 
 def draft_source(
     model: PreTrainedModel | None, tokenizer: PreTrainedTokenizerBase | None
 ) -> DraftSource | None:
     """Return the draft source. Raises InputError for a model without a fast tokenizer."""
-    known = None if tokenizer is None else fast_tokenizer(tokenizer)
-    if known is None and (model is not None or tokenizer is not None):
+    fast = None if tokenizer is None else fast_tokenizer(tokenizer)
+    if fast is None and (model is not None or tokenizer is not None):
         raise InputError("a draft model needs its own fast tokenizer: pass draft_tokenizer=")
-    return None if known is None else DraftSource(known, model)
+    return None if fast is None else DraftSource(fast, model)

@@ -9,6 +9,7 @@ import numpy as np
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.generation import Generation, PhaseTimer
 from tasc.decoding.drafters import Factory
+from tasc.decoding.policy import Batch, Policy
 from tasc.decoding.steps import StepStats
 from tasc.errors import InputError
 from tasc.models.cost_model import LONGEST_CHAIN
@@ -71,36 +72,45 @@ class References:
         ]
 
 
-def simulate(factory: Factory, references: References, tree_size: int) -> StepStats:
+def simulate(
+    factory: Factory, references: References, tree_size: int, policy: Policy | None = None
+) -> StepStats:
     """Decode ``references`` as the loop would, teacher-forced, with ``tree_size`` nodes per draft.
 
-    ``factory`` makes the drafter of each output. A step commits the drafted tokens that agree with
-    the output and one more, up to the end token. The prefill is the first step. It drafts only
-    with ``drafts_first``, after prompts that are read together with a draft.
+    ``factory`` makes the drafter of each output, and ``policy`` may draft fewer nodes. A step
+    commits the drafted tokens that agree with the output and one more, up to the end token. The
+    prefill is the first step. It drafts only with ``drafts_first``, after prompts that are read
+    together with a draft.
     """
     parts = zip(references.prompts, references.unread, references.targets(), strict=True)
-    decoded = [_decode(factory, references, tree_size, part) for part in parts]
-    stats = StepStats.of([made for made, _, _ in decoded])
+    policy = policy or Policy()
+    decoded = [_decode(factory, references, tree_size, policy, part) for part in parts]
+    stats = StepStats.of([generation for generation, _, _ in decoded])
     scored = np.array([nodes for _, nodes, _ in decoded])
     return replace(stats, ended=sum(ended for _, _, ended in decoded), scored=scored)
 
 
 def _decode(
-    factory: Factory, references: References, tree_size: int, part: tuple[np.ndarray, ...]
+    factory: Factory,
+    references: References,
+    tree_size: int,
+    policy: Policy,
+    part: tuple[np.ndarray, ...],
 ) -> tuple[Generation, int, bool]:
     """Decode one output, ``part``: the prompt, what is unread of it, and the target's tokens.
 
     Return also the nodes that the prefill scored, and whether a later step drafted the end token.
     """
     prompt, unread, target = part
-    made, timer, drafter = Generation(target), PhaseTimer(), factory()
+    generation, timer, drafter = Generation(target), PhaseTimer(), factory()
     drafter.start(prompt)
     timer.end("draft")
     begin, scored, ended = 0, 0, False
     drafts_first = references.drafts_first and len(unread) <= LONGEST_CHAIN
     while begin < len(target):
         room = references.max_new_tokens - begin - 1
-        draft = drafter.draft(min(tree_size, room)) if begin or drafts_first else Draft()
+        plan = policy.plan(Batch(1, 0 if begin else len(prompt))) if begin or drafts_first else None
+        draft = plan.draft(drafter, min(tree_size, room)).scored if plan else Draft()
         if references.chains_only:
             draft = draft.best_chain()
         timer.end("draft")
@@ -108,13 +118,15 @@ def _decode(
         committed = target[begin : begin + agreeing + 1]
         timer.end("verify")
         drafter.observe(committed)
+        if plan:
+            policy.record(plan.step([committed]))
         timer.end("draft")
         if begin == 0:
-            scored, made.prefilled = len(draft), len(committed)
+            scored, generation.prefilled = len(draft), len(committed)
         else:
-            made.drafted.append(len(draft))
-            made.accepted.append(len(committed) - 1)
+            generation.drafted.append(len(draft))
+            generation.accepted.append(len(committed) - 1)
             ended = begin + agreeing == len(target)  # the last token was drafted, too
         begin += len(committed)
-    made.timeline.draft = timer.seconds["draft"]
-    return made, scored, ended
+    generation.timeline.draft = timer.seconds["draft"]
+    return generation, scored, ended

@@ -23,10 +23,10 @@ def fast_tokenizer(tokenizer: PreTrainedTokenizerBase) -> LoadedTokenizer | None
     if inner is None:
         return None
     config = json.dumps({"eos_token": str(tokenizer.eos_token)}).encode()
-    own = Tokenizer.from_str(inner.to_str())  # the caller's may pad or truncate
-    own.no_padding()
-    own.no_truncation()
-    return LoadedTokenizer(own, str(tokenizer.name_or_path), {"tokenizer_config.json": config})
+    copied = Tokenizer.from_str(inner.to_str())  # the caller's may pad or truncate
+    copied.no_padding()
+    copied.no_truncation()
+    return LoadedTokenizer(copied, str(tokenizer.name_or_path), {"tokenizer_config.json": config})
 
 
 def ids_of(
@@ -45,8 +45,8 @@ def ids_of(
         raise InputError("a corpus of texts needs the tokenizer: pass tokenizer=, or token ids")
     if not is_unicode(text):
         raise InputError(f"the text {text!r:.100} has half of a surrogate pair: remove it")
-    found: Any = tokenizer(text, add_special_tokens=special)["input_ids"]
-    return np.array(found, np.int32)
+    encoded: Any = tokenizer(text, add_special_tokens=special)["input_ids"]
+    return np.array(encoded, np.int32)
 
 
 def speller_of(tokenizer: PreTrainedTokenizerBase) -> Callable[[int], bytes]:

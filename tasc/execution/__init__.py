@@ -73,7 +73,7 @@ EXECUTORS: dict[str, Entry] = {
         "several pieces in parallel, in processes on this machine", "", _of("processes")
     ),
     "ray": Entry(
-        "several pieces in parallel, on a Ray cluster: that of --address, or a new local one",
+        "several pieces in parallel, on a Ray cluster: that of address, or a new local one",
         "tasc-lm[ray]",
         _of("ray_cluster"),
     ),

@@ -39,7 +39,7 @@ class Queue:
         if piece.losses + 1 >= MOST_LOSSES:
             raise TascError(
                 f"{MOST_LOSSES} workers died on the same piece of work, perhaps because memory is "
-                "short: use fewer --workers"
+                "short: use fewer workers"
             )
         self._lost.append(Piece(piece.number, piece.task, piece.losses + 1))
 

@@ -69,18 +69,18 @@ class CertifiedHead:
             states = forward()
         finally:
             self.linear.passes = False
-        parts = [own[:size] for own, size in zip(states, sizes, strict=True)]
+        parts = [rows[:size] for rows, size in zip(states, sizes, strict=True)]
         states = parts[0] if len(parts) == 1 else torch.cat(parts)
         ids, values, totals = self.largest(states, count)
         ends = np.cumsum(sizes)
         logits: list[Logits] = []
         for part, begin, end in zip(parts, ends - sizes, ends, strict=True):
-            own = slice(begin, end)
-            if (ids[own, 0] < 0).any():
+            rows = slice(begin, end)
+            if (ids[rows, 0] < 0).any():
                 logits.append(self.linear(part))
             else:
-                sums = None if totals is None else totals[own]
-                logits.append(TopLogits(ids[own], values[own], sums))
+                sums = None if totals is None else totals[rows]
+                logits.append(TopLogits(ids[rows], values[rows], sums))
         return logits
 
     def largest(

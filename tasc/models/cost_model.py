@@ -77,8 +77,11 @@ class CostModel:
 
         Raises InputError for fewer than two sizes, a size below 1, or a time that is not positive.
         """
-        known = {1: 1.0, 2: 1.0 + cost} if isinstance(cost, float | int) else dict(cost)
-        sizes, seconds = sorted(known), [known[size] for size in sorted(known)]
+        seconds_by_size = {1: 1.0, 2: 1.0 + cost} if isinstance(cost, float | int) else dict(cost)
+        sizes, seconds = (
+            sorted(seconds_by_size),
+            [seconds_by_size[size] for size in sorted(seconds_by_size)],
+        )
         if len(sizes) < 2 or sizes[0] < 1 or not min(seconds) > 0:
             raise InputError(
                 f"cost {cost!r}: give the seconds of a forward by its tokens, two sizes or more"
@@ -108,8 +111,8 @@ class CostModel:
             else:
                 weights = np.where(np.isin(np.rint(scale), sizes), 1.0, _UNMEASURED)
                 corrected = isotonic_regression(corrected, weights=weights).x
-        found: Seconds = corrected[position].reshape(np.shape(tokens))
-        return found
+        corrected_seconds: Seconds = corrected[position].reshape(np.shape(tokens))
+        return corrected_seconds
 
     def _uncorrected(self, tokens: npt.ArrayLike) -> Seconds:
         k = np.asarray(tokens, np.float64)
@@ -154,10 +157,10 @@ class CostModel:
         An unknown size may be ``DOUBT`` times cheaper than it looks, but no cheaper than a smaller
         known size or the first of ``tokens``.
         """
-        known = self.is_known(tokens)
-        known[0] = True
+        is_known = self.is_known(tokens)
+        is_known[0] = True
         seconds = self.at(tokens)
-        return np.maximum.accumulate(np.where(known, seconds, seconds / DOUBT))
+        return np.maximum.accumulate(np.where(is_known, seconds, seconds / DOUBT))
 
     def is_known(self, tokens: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return whether forwards over about ``tokens`` tokens (...) were recorded recently."""

@@ -42,25 +42,25 @@ def extend_embeddings(model: PreTrainedModel, rows: Sequence[NewEmbedding], size
 
 
 @torch.no_grad()
-def keep_rows(model: PreTrainedModel, kept: Sequence[int]) -> None:
+def keep_rows(model: PreTrainedModel, token_ids: Sequence[int]) -> None:
     """Reduce embeddings and LM head to the rows of these tokens, in this order.
 
     Special tokens of the configuration are renumbered, and those not kept are unset. Raises
     InputError if the model has no such row.
     """
     size = model.get_input_embeddings().weight.shape[0]
-    if kept[-1] >= size:
+    if token_ids[-1] >= size:
         raise InputError(
             f"the model has {size:,} embedding rows, and the trimmed tokenizer keeps token "
-            f"{kept[-1]}: give --augmented a folder that was made from this model's tokenizer"
+            f"{token_ids[-1]}: give --augmented a folder that was made from this model's tokenizer"
         )
-    rows = torch.tensor(list(kept), device=model.device)
+    rows = torch.tensor(list(token_ids), device=model.device)
     # A table of all layers may be shorter; its rows beyond are never read.
-    held = [matrix[rows.where(rows < len(matrix), 0)] for matrix in _matrices(model)]
-    model.resize_token_embeddings(len(kept), mean_resizing=False)
-    for matrix, values in zip(_matrices(model), held, strict=True):
+    old_rows = [matrix[rows.where(rows < len(matrix), 0)] for matrix in _matrices(model)]
+    model.resize_token_embeddings(len(token_ids), mean_resizing=False)
+    for matrix, values in zip(_matrices(model), old_rows, strict=True):
         matrix.copy_(values)
-    _renumber_special(model, {old: position for position, old in enumerate(kept)})
+    _renumber_special(model, {old: position for position, old in enumerate(token_ids)})
 
 
 def _renumber_special(model: PreTrainedModel, new: Mapping[int, int]) -> None:
@@ -95,8 +95,8 @@ def output_head(model: PreTrainedModel) -> torch.nn.Module:
 
 def per_layer_table(model: PreTrainedModel) -> torch.nn.Embedding | None:
     """Return the second embedding, which every layer reads, if the model has one (Gemma 3n, 4)."""
-    found = getattr(model, "get_per_layer_input_embeddings", lambda: None)()
-    return found if isinstance(found, torch.nn.Embedding) else None
+    table = getattr(model, "get_per_layer_input_embeddings", lambda: None)()
+    return table if isinstance(table, torch.nn.Embedding) else None
 
 
 def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:
@@ -114,6 +114,6 @@ def _check(rows: Sequence[NewEmbedding], base_size: int) -> None:
 
 def _matrices(model: PreTrainedModel) -> list[torch.Tensor]:
     head, table = output_head(model), per_layer_table(model)
-    found = [model.get_input_embeddings().weight, None if is_tied(model) else head.weight]
-    found += [None if table is None else table.weight, getattr(head, "bias", None)]
-    return [tensor for tensor in found if tensor is not None]
+    tensors = [model.get_input_embeddings().weight, None if is_tied(model) else head.weight]
+    tensors += [None if table is None else table.weight, getattr(head, "bias", None)]
+    return [tensor for tensor in tensors if tensor is not None]

@@ -5,13 +5,12 @@ field with its default, bounds and help. The command line and recipes are derive
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tasc.errors import InputError
-from tasc.options.bounds import Bounded, Bounds
 from tasc.options.fields import Positive, Seed, Shell, Split, as_value_error, explain
 from tasc.options.references import expand_user, parse_label
 from tasc.options.task import CONSTRAINTS, Data, Options, as_task
@@ -183,13 +182,3 @@ class ModelOptions(StepOptions):
     """Options of every command that runs a model."""
 
     threads: int | None = THREADS
-
-
-def like(kind: type[Bounded], name: str) -> Any:  # noqa: ANN401
-    """Declare a field with the default, bounds and description of a ``Bounded`` dataclass."""
-    (option,) = (each for each in fields(kind) if each.name == name)
-    bounds: Bounds | None = option.metadata.get("bounds")
-    limits: dict[str, Any] = {}
-    if bounds:
-        limits = {"ge": bounds.low, "lt" if bounds.below else "le": bounds.high}
-    return Field(option.default, description=option.metadata["description"], **limits)

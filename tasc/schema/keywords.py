@@ -66,18 +66,18 @@ def effective(schema: Any) -> Any:  # noqa: ANN401 - a schema, or a malformed on
     """Return a schema without keywords that have no effect, such as ``"uniqueItems": false``."""
     if not isinstance(schema, Mapping):
         return schema
-    found: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for key, value in schema.items():
         if _has_no_effect(key, value, schema):
             continue
-        found[key] = value
+        keywords[key] = value
         if key in _A_SCHEMA:
-            found[key] = effective(value)
+            keywords[key] = effective(value)
         elif key in _SCHEMAS and isinstance(value, list):
-            found[key] = [effective(part) for part in value]
+            keywords[key] = [effective(part) for part in value]
         elif key in _OF_SCHEMAS and isinstance(value, Mapping):
-            found[key] = {name: effective(part) for name, part in value.items()}
-    return found
+            keywords[key] = {name: effective(part) for name, part in value.items()}
+    return keywords
 
 
 def _has_no_effect(key: str, value: object, schema: Schema) -> bool:

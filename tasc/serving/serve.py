@@ -28,13 +28,13 @@ def command(options: ServeOptions) -> list[str]:
     file = folder / ExportOptions.spec.result_file
     if not file.is_file():
         raise InputError(f"{folder} is not a folder of tasc export: create one with tasc export")
-    found = read_json(file, f"export {folder}")
+    content = read_json(file, f"export {folder}")
     stored = ("name", "drafts", "speculative_tokens", "exact")
-    values: list[Any] = [found.get(key) for key in stored]
+    values: list[Any] = [content.get(key) for key in stored]
     name, drafts, tokens, exact = values
-    entry = EXPORTS.get(str(found.get("to")))
+    entry = EXPORTS.get(str(content.get("to")))
     flags = isinstance(drafts, bool) and isinstance(exact, bool) and isinstance(tokens, int)
-    settings = found.get("settings", {})
+    settings = content.get("settings", {})
     penalty = settings.get("repetition_penalty", 1.0) if isinstance(settings, dict) else None
     flags = flags and type(penalty) in (int, float)
     # The name becomes an argument of a program: no option, NUL or lone surrogate.
@@ -42,7 +42,7 @@ def command(options: ServeOptions) -> list[str]:
     if entry is None or not plain or not flags:
         raise InputError(f"{file} is damaged: create the folder again with tasc export")
     constraint = {n: path for n, path in CONSTRAINT_FILES.items() if (folder / path).is_file()}
-    if isinstance(regex := found.get("regex"), str):
+    if isinstance(regex := content.get("regex"), str):
         constraint["regex"] = regex
     start = Start(
         name=name,
@@ -60,7 +60,7 @@ def command(options: ServeOptions) -> list[str]:
             f"{entry.label} is a library, not a server: run the code in {folder / 'README.md'}"
         )
     words = _installed(words, entry)
-    if found["to"] == "vllm":
+    if content["to"] == "vllm":
         if problem := hook.device_problem(hook.installed()):
             raise UnavailableError(f"vLLM cannot start: {problem}")
         if start.drafts and (problem := hook.problem(hook.installed())):

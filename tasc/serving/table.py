@@ -26,8 +26,8 @@ class Entry:
     @property
     def format(self) -> "type[Format]":
         """The class that writes the folder and builds the start command."""
-        found: type[Format] = resolve_name(f"tasc.serving.exports.{self.path}")
-        return found
+        format_class: type[Format] = resolve_name(f"tasc.serving.exports.{self.path}")
+        return format_class
 
     def installed_by(self, tasc: str) -> tuple[str, str]:
         """Return the install commands for GPU and CPU; ``tasc`` is the requirement of tasc."""

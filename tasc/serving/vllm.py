@@ -20,12 +20,12 @@ from pydantic import Field, ValidationError
 from tasc.decoding.core.grammar import Grammar
 from tasc.decoding.drafters import Factory, Method, Resources, parse
 from tasc.decoding.drafters.ngram.index import indexed_outputs, load_index
+from tasc.decoding.policy import Policy
 from tasc.errors import InputError
 from tasc.models.cost_model import TOKEN_COST, CostModel
 from tasc.options.constraint import read_constraint
 from tasc.options.fields import explain
 from tasc.options.task import Options
-from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tasc.serving.drafts.state import State, memory_of, read_state, teach
 from tasc.serving.drafts.tasks import Tasks
@@ -154,9 +154,11 @@ class TascProposer:
         )
         cost = CostModel.from_option(TOKEN_COST if options.cost == "measured" else options.cost)
         clock = time.perf_counter if options.cost == "measured" else None
-        policy = ChainPolicy(cost, clock) if options.guard else None
+        policy = Policy(cost, assumed=True) if options.guard else None
         threads = min(options.threads, _cores())
-        proposer = ChainProposer(factories[""], self.tokenizer.eos_id, sizes, policy, threads)
+        proposer = ChainProposer(
+            factories[""], self.tokenizer.eos_id, sizes, policy, threads=threads, clock=clock
+        )
         proposer.use(factories)
         proposer.route = self.tasks.route
         return proposer

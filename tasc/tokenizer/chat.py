@@ -81,8 +81,8 @@ class ChatTemplate:
             )
         self._forked = Forked(self._render, _SECONDS, _MEMORY)
         question, answer = ({"role": r, "content": _PROBE} for r in ("user", "assistant"))
-        _, found, self._tail = self._write([question, answer], None).rpartition(_PROBE)
-        if not found:
+        _, answer_mark, self._tail = self._write([question, answer], None).rpartition(_PROBE)
+        if not answer_mark:
             raise InputError(f"{self._path}: the chat template drops the answers; {_ADVICE}")
         self.end, self._before_end = _first_special(tokenizer, self._tail)
 
@@ -110,7 +110,7 @@ class ChatTemplate:
     def spacing_note(self, corpora: Iterable[Corpus]) -> str:
         """Return a line on answers whose white space the template changes; empty without any."""
         written = {corpus.split: corpus.examples for corpus in corpora}
-        counts = {split: sum(map(_is_respaced, found)) for split, found in written.items()}
+        counts = {split: sum(map(_is_respaced, examples)) for split, examples in written.items()}
         changed = " and ".join(f"{n:,} of {split}" for split, n in counts.items() if n)
         if not changed:
             return ""
@@ -285,8 +285,11 @@ def _said(answer: Message) -> Iterator[tuple[str, str]]:
 
 def _is_respaced(example: Example) -> bool:
     """Return whether an output lacks the row's text; its first tag may stand in the prompt."""
-    own = example.own_output or ""
-    return own not in example.output and own not in example.prompt[-len(own) :] + example.output
+    written_output = example.own_output or ""
+    return (
+        written_output not in example.output
+        and written_output not in example.prompt[-len(written_output) :] + example.output
+    )
 
 
 def _has(written: str, text: str) -> bool:
@@ -302,5 +305,5 @@ def _has(written: str, text: str) -> bool:
 
 def _first_special(tokenizer: LoadedTokenizer, tail: str) -> tuple[str | None, str]:
     names = [tokenizer.tokenizer.id_to_token(i) for i in tokenizer.special_ids]
-    found = [(tail.find(name), -len(name), name) for name in names if name and name in tail]
-    return (min(found)[2], tail[: min(found)[0]]) if found else (None, "")
+    places = [(tail.find(name), -len(name), name) for name in names if name and name in tail]
+    return (min(places)[2], tail[: min(places)[0]]) if places else (None, "")

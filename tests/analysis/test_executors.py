@@ -99,7 +99,7 @@ def test_a_command_that_is_killed_goes_on_from_the_pieces_that_are_done(
         return load(folder)
 
     monkeypatch.setattr(spread, "load_counted", look)
-    found = analyze(output, executor="processes", workers=3)  # with --resume, run_step's default
+    found = analyze(output, executor="processes:workers=3")  # with --resume, run_step's default
     assert kept.items() <= loaded.items()
     assert len(loaded) > len(kept)
     assert not work.exists()

@@ -8,9 +8,9 @@ from tasc.benchmark.pages.bench import latency, time_by_part
 from tasc.benchmark.paired.pairs import comparisons
 from tasc.benchmark.record import PARTS, describe, ends_in_loop
 from tasc.benchmark.results.cells import Difference, Lossless
-from tasc.decoding.adaptive import Adaptive
 from tasc.decoding.decode import Generation, Timeline
 from tasc.decoding.loaded import Loaded
+from tasc.decoding.policy import Policy
 from tasc.models.cost_model import CostModel
 from tests.benches import make_cell, make_settings
 
@@ -40,7 +40,7 @@ def cell(model: str, method: str, *runs: list[Generation]) -> Any:
         model=Loaded(model, SimpleNamespace(shared=0), Letters(), (24, 25)),  # type: ignore[arg-type]
         method=SimpleNamespace(label=method, source=lambda _resources: "other"),
         runs=list(runs),
-        policy=None,
+        policy=Policy(),
         resources=None,
     )
 
@@ -179,10 +179,11 @@ def test_latency_bars_are_drawn_to_the_longest_percentile():
 
 def test_what_an_adaptive_budget_learnt_and_decided_is_kept():
     adaptive = cell("m", "spec", [generation([0, 1], [1], 20)])
-    adaptive.policy = Adaptive(CostModel((1, 4), (0.010, 0.020)))
+    policy = adaptive.policy = Policy(CostModel((1, 4), (0.010, 0.020)))
+    assert policy.cost is not None
     for _ in range(2):
-        adaptive.policy.cost.record(4, 0.030)
-    adaptive.policy.decided.update(drafted=3, paused=2)
+        policy.cost.record(4, 0.030)
+    policy.decided.update(drafted=3, paused=2)
     sizing = describe(adaptive, None, ["a b"], ["exact_match"], ";").sizing
     assert sizing is not None
     assert sizing.curve_tokens == (1, 4)

@@ -48,9 +48,7 @@ COMMANDS: dict[str, Callable[[Seeds], Sequence[object]]] = {
         *("bench", s.task, "--model", s.base, "--draft-head", s.head, "--method", "eagle", *PROOF),
     ),
     "tune": lambda s: (*("tune", s.folder, "--tokenizer", s.tokenizer, "--split", "validation"),),
-    "vocab": lambda s: (
-        *("vocab", s.base, s.base, "--data", s.task, "--prompts", "2", "--positions", "2"),
-    ),
+    "vocab": lambda s: (*("vocab", s.base, s.base, "--data", s.task, "--prompts", "2"),),
     "run": lambda s: ("run", s.recipe),
 }
 _PREDICTED = ("trim", "drafting", "structured", "serving", "verdict")  # parts of an analysis

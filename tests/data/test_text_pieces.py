@@ -1,6 +1,7 @@
 """Pieces of an output's text join to its whole text, whatever the tokens are and how they come."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_a_stream_joins_to_the_text_before_the_stop_string(kind, ids, cuts, stop
         if end in step:
             step = step[: step.index(end) + 1]
         tokens += step
-        cut = rule and rule.cut(tokens, len(step))
+        cut = None if rule is None else rule.cut(tokens, len(step))
         if cut is not None:
             step = step[: len(step) - len(tokens) + cut]
             del tokens[cut:]
@@ -149,7 +150,7 @@ def test_the_cost_of_a_step_does_not_grow_with_the_output():
     """Each token is decoded a bounded number of times."""
     tokenizer, decoded = PIECEWISE["llama"], 0
     pieces = TextPieces(tokenizer, text_of(tokenizer))
-    runs = pieces._piece.__self__
+    runs: Any = vars(pieces)["_piece"].__self__
     decode = runs.decode
 
     def counted(ids):

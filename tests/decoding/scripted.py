@@ -1,10 +1,13 @@
 """Drafters that propose given drafts, and a loop that decodes given texts without a model."""
 
+import time
+
 import numpy as np
 
-from tasc.decoding.adaptive import AdaptiveDrafter
 from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.protocols import NO_NEEDS
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.policy import Batch
 from tasc.models.cost_model import CostModel
 
 # 10 ms per forward, 1 ms more for every node
@@ -65,6 +68,8 @@ class Excessive(Autoregressive):
 class Fixed:
     """Drafts one given continuation of the whole output, right or wrong."""
 
+    needs = NO_NEEDS
+
     def __init__(self, output: np.ndarray) -> None:
         self.output = output
 
@@ -78,6 +83,27 @@ class Fixed:
         self.done += len(tokens)
 
 
+class Loop:
+    """The decoding loop without a model: rows that draft by one policy, and are told what came."""
+
+    def __init__(self, policy, *drafters) -> None:
+        self.policy, self.drafters = policy, drafters
+
+    def draft(self, room=64, prompt=0):
+        """Return the draft of each row; the step reads ``prompt`` tokens first."""
+        self.plan = self.policy.plan(Batch(len(self.drafters), prompt))
+        parts = [self.plan.draft(drafter, room) for drafter in self.drafters]
+        self.drafted_at = time.perf_counter()
+        return [part.scored for part in parts]
+
+    def commit(self, *rows, seconds=None):
+        """Commit the tokens (k,) of each row; the whole step took ``seconds``, or the forward."""
+        forward = time.perf_counter() - self.drafted_at
+        self.policy.record(self.plan.step(rows, forward, seconds or forward))
+        for drafter, tokens in zip(self.drafters, rows, strict=True):
+            drafter.observe(tokens)
+
+
 def decode(drafter, policy, truth, room=64):
     """Decode ``truth`` greedily; return the nodes and tokens of each step, and the model time."""
     steps, seconds = decode_together([drafter], policy, [truth], room=room)
@@ -86,19 +112,20 @@ def decode(drafter, policy, truth, room=64):
 
 def decode_together(drafters, policy, truths, cost=COST, room=64):
     """Decode the ``truths`` together; return each row's (nodes, tokens) per step, and the time."""
-    rows = [AdaptiveDrafter(drafter, policy) for drafter in drafters]
-    for row, truth in zip(rows, truths, strict=True):
-        row.start(ints(1))
-        row.observe(truth[:1])
-    at, steps, seconds = [1] * len(rows), [], 0.0
+    loop = Loop(policy, *drafters)
+    for drafter, truth in zip(drafters, truths, strict=True):
+        drafter.start(ints(1))
+        drafter.observe(truth[:1])
+    at, steps, seconds = [1] * len(drafters), [], 0.0
     while all(n < len(truth) for n, truth in zip(at, truths, strict=True)):
-        drafts = [row.draft(room) for row in rows]
-        counts = []
-        for i, (row, draft, truth) in enumerate(zip(rows, drafts, truths, strict=True)):
+        drafts = loop.draft(room)
+        counts, committed = [], []
+        for i, (draft, truth) in enumerate(zip(drafts, truths, strict=True)):
             accepted = len(draft.path_of(truth[at[i] : -1]))
-            row.observe(truth[at[i] : at[i] + accepted + 1])
+            committed.append(truth[at[i] : at[i] + accepted + 1])
             at[i] += accepted + 1
             counts.append((len(draft), accepted + 1))
+        loop.commit(*committed)
         steps.append(counts)
-        seconds += float(cost.at(len(rows) + sum(map(len, drafts))))
+        seconds += float(cost.at(len(drafters) + sum(map(len, drafts))))
     return steps, seconds

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from tasc.decoding.core.draft import Draft, ProposalProbs
-from tasc.decoding.core.protocols import Drafter, Verifier
+from tasc.decoding.core.protocols import NO_NEEDS, Drafter, Verifier
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.verify import verifier
@@ -102,6 +102,7 @@ class TreeDrafter:
         rng: np.random.Generator,
         lies: bool = False,
     ) -> None:
+        self.needs = NO_NEEDS
         self.branching, self.replacement, self.rng, self.lies = branching, replacement, rng, lies
         self.distributions = np.random.default_rng(7).dirichlet([0.6] * VOCABULARY, VOCABULARY)
 

@@ -1,30 +1,29 @@
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
 
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.account import ALLOWANCE, CREDIT, Typical
 from tasc.decoding.core.draft import Draft, ProposalProbs, chain
+from tasc.decoding.core.protocols import Needs
 from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.policy import Policy
 from tasc.models.cost_model import CostModel
 from tests.decoding.outputs import generate, lists, misleading, random_prompts
-from tests.decoding.scripted import COST, Scripted, Timed, decode, decode_together, floats, ints
+from tests.decoding.scripted import (
+    COST,
+    Loop,
+    Scripted,
+    Timed,
+    decode,
+    decode_together,
+    floats,
+    ints,
+)
 
 pytestmark = pytest.mark.usefixtures("clock")
 FLAT = CostModel((1, 64), (0.010, 0.011))
-
-
-def begun(drafter, policy, *output):
-    """Return a drafter whose sequence has begun, and has committed ``output``."""
-    held = AdaptiveDrafter(drafter, policy)
-    held.start(ints(1))
-    if output:
-        held.observe(ints(*output))
-    return held
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def begun(drafter, policy, *output):
 )
 def test_the_likeliest_nodes_are_taken_wherever_they_stand(tokens, parents, probabilities, chosen):
     proposal = Draft(ints(*tokens), ints(*parents), probabilities=floats(*probabilities))
-    draft = begun(Scripted(proposal), Adaptive(COST)).draft(64)
+    (draft,) = Loop(Policy(COST), Scripted(proposal)).draft()
     assert draft.tokens.tolist() == proposal.tokens[chosen].tolist()
     assert draft.parents.tolist() == [-1, 0]
     assert draft.probabilities.tolist() == proposal.probabilities[chosen].tolist()
@@ -63,7 +62,7 @@ class Drawn(Scripted):
 )
 def test_drafts_that_always_fail_cost_no_more_than_the_allowance(drafter, tokens, rows):
     truths = [np.full(tokens, 3, np.int32)] * rows
-    steps, seconds = decode_together([drafter] * rows, Adaptive(COST), truths)
+    steps, seconds = decode_together([drafter] * rows, Policy(COST), truths)
     forward = float(COST.at(rows))
     plain = forward * (tokens - 1)
     assert sum(nodes for step in steps for nodes, _ in step) > 0, "nothing was ever tried"
@@ -73,7 +72,7 @@ def test_drafts_that_always_fail_cost_no_more_than_the_allowance(drafter, tokens
 
 def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
     slow = Timed(Draft(), clock, seconds=0.005)  # half a forward
-    decode(slow, Adaptive(COST), np.full(4000, 3, np.int32))
+    decode(slow, Policy(COST), np.full(4000, 3, np.int32))
     assert len(slow.asked) * 0.005 <= ALLOWANCE * 4000 * 0.010 + CREDIT * 0.010
     assert len(slow.asked) < 60
     gaps = np.diff(slow.asked_at)
@@ -83,7 +82,7 @@ def test_slow_drafting_without_use_is_charged_and_paused_for_ever_longer(clock):
 
 def test_drafting_that_starts_to_work_is_taken_up_again():
     drafter = Scripted(chain(ints(9, 9, 9), None, floats(0.9, 0.8, 0.7)))
-    policy = Adaptive(COST)
+    policy = Policy(COST)
     decode(drafter, policy, np.full(1500, 3, np.int32))
     steps, seconds = decode(drafter, policy, np.full(4000, 9, np.int32))
     assert seconds < 0.6 * 0.010 * 4000
@@ -94,7 +93,7 @@ def test_drafting_that_starts_to_work_is_taken_up_again():
 def test_probes_that_hit_end_a_pause(price, within, clock):
     """A probe takes 0.1 ms and may take 0.5 % of the time: one in two steps probes."""
     drafter = Timed(chain(ints(9)), clock, seconds=0.0001)
-    policy = Adaptive(CostModel((1, 65), (0.010, 0.010 + 64 * price)), learns=False)
+    policy = Policy(CostModel((1, 65), (0.010, 0.010 + 64 * price)), learns=False)
     decode(drafter, policy, np.full(1500, 3, np.int32))
     policy.account.pause = 512
     steps, _ = decode(drafter, policy, np.full(600, 9, np.int32))
@@ -103,28 +102,37 @@ def test_probes_that_hit_end_a_pause(price, within, clock):
     assert policy.decided["probed"] > first / 3
 
 
-def test_a_probe_is_not_scored_and_uses_no_costly_drafter():
-    class Other(Autoregressive):
-        max_seconds, was_costly = 9.0, False
+def test_a_probe_is_not_scored_and_makes_no_slow_draft():
+    class Slow(Autoregressive):
+        needs = Needs(slow_drafts="that pay")
+        can_draft_more, reads_prompt = True, False
 
         def draft(self, max_nodes):
-            wanted.append((max_nodes, self.max_seconds))
+            wanted.append(("quick", max_nodes))
             return chain(ints(9))
 
-    wanted: list[tuple[int, float]] = []
-    policy = Adaptive(COST)
-    held = begun(Other(), policy, 3)
-    held.draft(64)
-    held.observe(ints(3))
+        def draft_more(self, max_nodes):
+            wanted.append(("slow", max_nodes))
+            return chain(ints(9, 9))
+
+    wanted: list[tuple[str, int]] = []
+    policy = Policy(COST)
+    loop = Loop(policy, Slow())
+    for seconds, kinds in ((9.0, ["quick"]), (0.001, ["quick", "slow"])):
+        policy.slow.seconds = Typical(seconds, known=True)
+        policy.slow.record_step(0.01, 1)
+        loop.draft()
+        assert [kind for kind, _ in wanted] == kinds
+        loop.commit(ints(3))
+        wanted.clear()
     policy.account.pause = 5
-    assert len(held.draft(64)) == 0
-    assert wanted[-1] == (1, 0.0)
-    assert wanted[0][1] > 0
+    assert len(loop.draft()[0]) == 0
+    assert wanted == [("quick", 1)]
 
 
 def test_drafts_that_always_fit_grow_to_what_pays():
     many = Scripted(chain(np.full(64, 9, np.int32)))
-    sizes = [n for n, _ in decode(many, Adaptive(FLAT), np.full(3000, 9, np.int32))[0]]
+    sizes = [n for n, _ in decode(many, Policy(FLAT), np.full(3000, 9, np.int32))[0]]
     assert sizes[0] == 4
     assert max(sizes) == 64
 
@@ -133,27 +141,27 @@ def test_drafting_time_shrinks_what_is_asked_for(clock):
     fitting = chain(np.full(64, 9, np.int32))
     truth = np.resize(ints(9, 9, 9, 9, 3), 3000)
     slow, quick = Timed(fitting, clock, per_node=0.004), Scripted(fitting)
-    decode(slow, Adaptive(FLAT), truth)
-    decode(quick, Adaptive(FLAT), truth)
+    decode(slow, Policy(FLAT), truth)
+    decode(quick, Policy(FLAT), truth)
     assert max(quick.asked[-20:]) == 10
     assert np.mean(slow.asked[-200:]) < 6
 
 
 def test_the_room_bounds_what_is_asked_for():
     drafter = Scripted(chain(np.full(9, 9, np.int32)))
-    decode(drafter, Adaptive(COST), np.full(60, 9, np.int32), room=3)
+    decode(drafter, Policy(COST), np.full(60, 9, np.int32), room=3)
     assert max(drafter.asked) == 3
 
 
 def test_sampled_nodes_are_verified_whole():
     distributions = ProposalProbs(torch.full((1, 10), 0.1), ints(0, -1, -1))
     draft = Draft(ints(5, 6), ints(-1, -1), distributions)
-    policy = Adaptive(COST, learns=False)
+    policy = Policy(COST, learns=False)
     policy.account.balance = 100.0
+    loop = Loop(policy, Scripted(draft))
     for _ in range(50):
-        drafter = AdaptiveDrafter(Scripted(draft), policy)
-        assert drafter.draft(64) is draft
-        drafter.observe(ints(7))
+        assert loop.draft() == [draft]
+        loop.commit(ints(7))
         policy.account.balance, policy.account.pause = 100.0, 0
 
 
@@ -172,11 +180,13 @@ def test_adaptive_sizes_do_not_change_the_output(target, text):
     method = parse(text)
     factory = method.prepare(Resources(misleading(plain), 0))
     for size in (1, 2):
-        policy = Adaptive(COST)
-        drafter = partial(lambda policy: AdaptiveDrafter(factory(), policy), policy)
-        asked = [Request(p, drafter) for p in prompts]
         found = generate_all(
-            target, asked, max_new_tokens=40, budget=method.budget, batch_size=size
+            target,
+            [Request(p, factory) for p in prompts],
+            max_new_tokens=40,
+            budget=method.budget,
+            batch_size=size,
+            policy=Policy(COST),
         )
         assert lists(found) == lists(plain)
         assert len({n for g in found for n in g.drafted}) > 2, "the size never varied"
@@ -185,29 +195,36 @@ def test_adaptive_sizes_do_not_change_the_output(target, text):
 def test_the_first_draft_asks_for_no_more_than_can_be_paid_for():
     steep = CostModel((1, 65), (0.010, 0.010 + 64 * 0.004))
     drafter = Scripted(chain(np.full(64, 9, np.int32)))
-    begun(drafter, Adaptive(steep)).draft(64)
+    Loop(Policy(steep), drafter).draft()
     assert drafter.asked == [2]
 
 
 @pytest.mark.parametrize(("left", "asks"), [(0.05, False), (0.15, True)])
 def test_drafting_pauses_once_not_even_one_node_can_be_paid_for(left, asks):
-    policy = Adaptive(COST)
-    held = AdaptiveDrafter(Scripted(chain(ints(5))), policy)
-    held.draft(64)
-    policy.account.balance = left  # the cost of the node is reserved
-    held.observe(ints(3))
-    assert (len(held.draft(64)) > 0) == asks
+    policy = Policy(COST)
+    loop = Loop(policy, Scripted(chain(ints(5))))
+    loop.draft()
+    policy.account.balance = left + float(COST.at(2) / COST.at(1)) - 1  # the cost of the node
+    loop.commit(ints(3))
+    assert (len(loop.draft()[0]) > 0) == asks
 
 
 def test_a_draft_with_the_prompt_is_priced_by_the_forward_that_reads_both():
     cost = CostModel((1, 16, 80), (0.010, 0.0101, 0.5))  # up to 16 tokens cost hardly more
-    held = AdaptiveDrafter(Scripted(chain(np.full(9, 9, np.int32))), Adaptive(cost))
-    held.start(np.arange(1, 33, dtype=np.int32))
-    assert len(held.draft(9)) == 0
-    held.observe(ints(9))
-    assert len(held.draft(9)) > 0
-    held.start(ints(1))
-    assert len(held.draft(9)) > 0
+    loop = Loop(Policy(cost), Scripted(chain(np.full(9, 9, np.int32))))
+    assert len(loop.draft(9, prompt=32)[0]) == 0
+    loop.commit(ints(9))
+    assert len(loop.draft(9)[0]) > 0
+    loop.commit(ints(9))
+    assert len(loop.draft(9, prompt=1)[0]) > 0
+
+
+def test_a_step_that_fails_costs_nothing():
+    policy = Policy(COST)
+    loop = Loop(policy, Scripted(chain(np.full(9, 9, np.int32))))
+    for _ in range(3):  # of which none is recorded
+        assert len(loop.draft(9)[0]) > 0
+    assert policy.account.balance == CREDIT
 
 
 def test_what_else_runs_on_the_machine_moves_a_typical_time_by_a_fifth():
@@ -221,8 +238,8 @@ def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
     proposal = chain(ints(9, 9, 9), None, floats(0.95, 0.9, 0.3))
     fits = np.resize(ints(9, 9, 3, 9, 9, 3, 9, 9, 9, 3), 3000)  # the third, one time in three
     flat = CostModel((1, 65), (0.010, 0.026))
-    alone, _ = decode(Scripted(proposal), Adaptive(flat), fits)
-    steps, seconds = decode_together([Scripted(proposal)] * 16, Adaptive(flat), [fits] * 16, flat)
+    alone, _ = decode(Scripted(proposal), Policy(flat), fits)
+    steps, seconds = decode_together([Scripted(proposal)] * 16, Policy(flat), [fits] * 16, flat)
     nodes = [n for step in steps[-50:] for n, _ in step]
     assert 1 < np.mean(nodes) < np.mean([n for n, _ in alone[-50:]])
     assert seconds < 0.7 * 2999 * float(flat.at(16))
@@ -230,31 +247,28 @@ def test_a_batch_shares_a_step_so_that_trees_are_smaller_and_pay():
 
 def test_a_draft_costs_what_it_adds_to_the_drafts_of_the_others():
     flat_to_six = CostModel((1, 6, 7, 12), (0.010, 0.010, 0.030, 0.130))
-    policy, likely = Adaptive(flat_to_six), chain(ints(4, 5, 6))
-    rows = [AdaptiveDrafter(Scripted(likely), policy) for _ in range(3)]
-    for row in rows:
-        row.draft(0)
-    for row in rows:
-        row.observe(ints(3))
-    assert [len(row.draft(64)) for row in rows] == [3, 0, 0]
+    loop = Loop(Policy(flat_to_six), *(Scripted(chain(ints(4, 5, 6))) for _ in range(3)))
+    loop.draft(0)
+    loop.commit(ints(3), ints(3), ints(3))
+    assert [len(draft) for draft in loop.draft()] == [3, 0, 0]
 
 
 def test_one_likely_draft_pays_in_a_batch_of_others_that_have_none():
     truth, likely = np.full(1000, 9, np.int32), chain(ints(9, 9, 9))
     drafters = [Scripted(likely), *(Scripted(Draft()) for _ in range(7))]
-    steps, seconds = decode_together(drafters, Adaptive(COST), [truth] * 8)
+    steps, seconds = decode_together(drafters, Policy(COST), [truth] * 8)
     nodes = [[n for n, _ in step] for step in steps]
     assert np.mean([own for own, *_ in nodes]) > 2
     assert not any(sum(others) for _, *others in nodes)
     assert seconds < len(steps) * float(COST.at(8 + 3)) + 1e-9
 
 
-def test_more_sequences_than_in_the_step_before():
-    policy = Adaptive(COST)
-    rows = [AdaptiveDrafter(Scripted(chain(ints(4, 5, 6))), policy) for _ in range(9)]
-    for count in (1, 9, 2, 7):
-        for row in rows[:count]:
-            row.draft(64)
-        for row in rows[:count]:
-            row.observe(ints(4, 5, 6, 1))
-        assert policy.sequences >= count
+@pytest.mark.parametrize("count", [1, 9, 2, 7])
+def test_the_cost_of_a_step_is_that_of_its_own_number_of_sequences(count):
+    policy = Policy(COST)
+    for sequences in (3, count):
+        loop = Loop(policy, *(Scripted(chain(ints(4, 5, 6))) for _ in range(sequences)))
+        loop.draft()
+        loop.commit(*[ints(4, 5, 6, 1)] * sequences)
+    assert loop.plan.times == policy.times(count)
+    assert loop.plan.times.plain == pytest.approx(float(COST.at(count)))

@@ -11,7 +11,6 @@ import torch
 from transformers import LogitsProcessor
 
 import tasc
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.draft import Draft, chain
 from tasc.decoding.core.grammar import FORCED, Grammar
 from tasc.decoding.core.sampling import Sampling
@@ -19,6 +18,7 @@ from tasc.decoding.decode import Request, generate_all
 from tasc.decoding.drafters import Resources, parse
 from tasc.decoding.drafters.constrained import Constrained
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.policy import Policy
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.verify import greedy, verifier
 from tasc.errors import InputError
@@ -78,7 +78,7 @@ def prepared(case, tokenizer, method, kind, corpus, sampling=None):
     return method.prepare(resources_of(target, tokenizer, corpus, **given))
 
 
-def decode(case, kind, factory, budget, sampled_by=None, *, target=None, size=1):
+def decode(case, kind, factory, budget, sampled_by=None, *, target=None, size=1, policy=None):
     """Decode all prompts; greedily unless ``sampled_by`` a (verifier, sampling)."""
     own, prompts, found, *_ = case
     requests = [
@@ -86,7 +86,7 @@ def decode(case, kind, factory, budget, sampled_by=None, *, target=None, size=1)
         for p in prompts
     ]
     limits = {"max_new_tokens": LIMIT, "end_ids": (0,), "budget": budget}
-    return generate_all(target or own, requests, **limits, batch_size=size)
+    return generate_all(target or own, requests, **limits, batch_size=size, policy=policy)
 
 
 def check_valid(found, done):
@@ -138,8 +138,8 @@ def test_adaptive_drafts_keep_the_output(case, tokenizer):
     outputs = case[3]["schema"]
     method = parse("tasc-spec:budget=auto")
     make = prepared(case, tokenizer, method, "schema", outputs)
-    policy = Adaptive(CostModel((1, 16, 64), (1.0, 1.1, 1.5)))
-    done = decode(case, "schema", lambda: AdaptiveDrafter(make(), policy), method.budget)
+    policy = Policy(CostModel((1, 16, 64), (1.0, 1.1, 1.5)))
+    done = decode(case, "schema", make, method.budget, policy=policy)
     assert lists(done) == lists(outputs)
     assert sum(sum(g.accepted) for g in done) > 0
 

@@ -1,5 +1,7 @@
 """Draft heads: trees as defined, caches of what was accepted, output that is the target's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -47,7 +49,8 @@ class Recorder:
     def __init__(self, drafter, first=None):
         self.drafter, self.sequence, self.drafts = drafter, [], []
         self.first = first  # a draft after the prompt, which is not kept
-        drafter.drafts_first = first is not None
+        self.needs = replace(drafter.needs, drafts_first=first is not None)
+        self.on_hidden_states = drafter.on_hidden_states
 
     def start(self, prompt):
         self.sequence = prompt.tolist()
@@ -161,8 +164,9 @@ class Seldom:
     """Drafts in one of four steps only, and then some of the requested nodes."""
 
     def __init__(self, drafter):
-        self.drafter, self.steps = drafter, 0
+        self.drafter, self.steps, self.needs = drafter, 0, drafter.needs
         self.start, self.observe = drafter.start, drafter.observe
+        self.on_hidden_states = drafter.on_hidden_states
 
     def draft(self, max_nodes):
         self.steps += 1

@@ -11,7 +11,7 @@ from tasc._native import NgramBuilder, NgramIndex, pack_text
 from tasc.commands.calls import index
 from tasc.decoding.drafters.ngram.building import IndexFile
 from tasc.decoding.drafters.ngram.index import FILE, build_index, load_index
-from tasc.decoding.drafters.ngram.options import Counts, IndexOptions
+from tasc.decoding.drafters.ngram.options import Counts, IndexOptions, read_counts
 from tasc.errors import InputError
 from tasc.tokenizer.loaded import Encoded
 from tests.cli import done
@@ -130,3 +130,28 @@ def test_an_index_is_there_after_its_temporary_folder_is_gone(tmp_path, tokenize
     made.save(tmp_path)
     assert NgramIndex(load_index(tmp_path, tokenizer).block).check_integrity() is None
     assert made.index.block.tobytes() == load_index(tmp_path, tokenizer).block.tobytes()
+
+
+def test_what_is_counted_is_written_as_the_options_of_a_method_are():
+    assert IndexOptions(source="d", tokenizer="t").rules == Counts()
+    text = "n_max=8,p_min=2,discount=0.6,strength=4,mark=false"
+    assert read_counts(text) == Counts(8, 2, 0.6, 4.0, mark=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("width=1", "with the keys n_max, p_min, discount, strength, mark"),
+        ("n_max=2,n_max=3", "once each"),
+        ("n_max", "n_max must be int, got ''"),
+        ("n_max=" + "9" * 5000, "n_max must be int"),
+        ("n_max=99", "n_max must lie between 1 and 15, got 99"),
+        ("discount=nan", "discount must be at least 0 and below 1, got nan"),
+        ("mark=1", "mark must be true or false, got '1'"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_in_one_line(text, said):
+    with pytest.raises(InputError) as caught:
+        IndexOptions(source="d", tokenizer="t", counts=text)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

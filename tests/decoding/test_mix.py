@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from tasc.decoding.core.account import ALLOWANCE
+from tasc.decoding.core.account import ALLOWANCE, Typical
 from tasc.decoding.core.draft import Draft, chain
-from tasc.decoding.core.protocols import HasCostlyDrafts
+from tasc.decoding.core.slow import SlowDrafts
 from tasc.decoding.drafters import Resources, mix, parse
-from tasc.decoding.drafters.mix import CostlyDraftPolicy
 from tasc.decoding.drafters.ngram.tasc_spec import TascSpec
+from tasc.decoding.policy import Policy
 from tasc.models.target import Target
 from tests.decoding.ngrams import build, draft_of, memory_of, ngram_drafter
 from tests.decoding.outputs import generate, resources_of
-from tests.decoding.scripted import Fixed, floats, ints, paths
+from tests.decoding.scripted import Fixed, Loop, floats, ints, paths
 from tests.letters import OUTPUTS, build_writer
 
 
@@ -45,60 +45,61 @@ def test_a_guess_that_is_no_tree_is_refused_and_a_new_sequence_begins_without_on
     assert np.isfinite(made.draft(9)[2]).all()
 
 
-def stepped(clock, policy: CostlyDraftPolicy, seconds: float, tokens: int) -> None:
-    if policy.last_step is None:
-        policy.record_step(1)
-    clock[0] += seconds
-    policy.record_step(tokens)
-
-
-def test_it_is_asked_where_the_tokens_it_adds_are_worth_its_time(clock):
-    policy = CostlyDraftPolicy()
-    assert policy.pays(0.1)  # nothing is known
-    policy.seconds.add(2.0)
-    stepped(clock, policy, 3.0, 2)  # a token takes 1.5 seconds
+def test_it_is_asked_where_the_tokens_it_adds_are_worth_its_time():
+    slow = SlowDrafts()
+    assert slow.pays(0.1)  # nothing is known
+    slow.record_step(3.0, 2)  # a token takes 1.5 seconds
     for _ in range(60):
-        policy.record_draft(0.1, 1.6)  # 1.5 tokens more are worth 2.25 seconds
-        policy.record_draft(3.0, 4.3)  # 1.3 are worth 1.95
-    assert policy.gain(0.2) == pytest.approx(1.5, abs=0.02)
-    assert policy.pays(0.2)
-    assert not policy.pays(3.2)
-    stepped(clock, policy, 30.0, 2)  # a slower target
-    assert policy.pays(3.2)
+        slow.record_draft(0.1, 1.6, seconds=2.0)  # 1.5 tokens more are worth 2.25 seconds
+        slow.record_draft(3.0, 4.3, seconds=2.0)  # 1.3 are worth 1.95
+    slow.seconds = Typical(2.0, known=True)
+    assert slow.gain(0.2) == pytest.approx(1.5, abs=0.02)
+    assert slow.pays(0.2)
+    assert not slow.pays(3.2)
+    slow.record_step(30.0, 2)  # a slower target
+    assert slow.pays(3.2)
 
 
-def test_what_does_not_pay_is_tried_within_an_allowance(clock):
-    policy, tried = CostlyDraftPolicy(), 0
-    policy.seconds.add(20.0)
+def test_what_does_not_pay_is_tried_within_an_allowance():
+    slow, tried = SlowDrafts(), 0
+    slow.seconds.add(20.0)
     for _ in range(10_000):
-        stepped(clock, policy, 1.0, 1)
-        tried += policy.pays(1.0)
+        slow.record_step(1.0, 1)
+        tried += slow.pays(1.0)
     assert 20 * tried == pytest.approx(ALLOWANCE * 10_000, abs=20)
-    always = CostlyDraftPolicy(always=True)
-    always.seconds.add(100.0)
-    stepped(clock, always, 1.0, 1)
-    assert always.pays(1.0)
-    assert not always.pays(1.0, max_seconds=0.0)
 
 
-def test_a_draft_takes_no_more_than_max_seconds(clock):
-    policy = CostlyDraftPolicy()
-    assert not policy.pays(0.1, max_seconds=9.0)  # no draft of unknown time within a limit
-    stepped(clock, policy, 1.0, 2)  # as long as two tokens, it is thought to take
-    assert policy.pays(0.1, max_seconds=1.1)
-    assert not policy.pays(0.1, max_seconds=0.9)
-    policy.seconds.add(0.1)
-    assert policy.pays(0.1, max_seconds=0.2)
-    assert not policy.pays(0.1, max_seconds=0.05)
+def test_a_draft_takes_no_more_than_max_seconds():
+    slow = SlowDrafts()
+    assert not slow.pays(0.1, max_seconds=9.0)  # no draft of unknown time within a limit
+    slow.record_step(1.0, 2)  # as long as two tokens, it is thought to take
+    assert slow.pays(0.1, max_seconds=1.1)
+    assert not slow.pays(0.1, max_seconds=0.9)
+    slow.seconds.add(0.1)
+    assert slow.pays(0.1, max_seconds=0.2)
+    assert not slow.pays(0.1, max_seconds=0.05)
 
 
-def test_the_time_between_sequences_is_not_the_pace(clock):
-    policy = CostlyDraftPolicy()
-    stepped(clock, policy, 1.0, 2)
-    policy.last_step = None  # as a sequence begins
-    clock[0] += 1000
-    stepped(clock, policy, 1.0, 2)
-    assert policy.pace.per_token == pytest.approx(0.5)
+def test_the_first_draft_of_a_sequence_may_take_longer_and_is_no_measure():
+    slow = SlowDrafts()
+    slow.record_step(1.0, 2)
+    slow.record_draft(0.1, 1.6, 50.0, first=True)
+    slow.record_draft(0.1, 1.6, 0.1)
+    assert slow.seconds.value == pytest.approx(0.1)
+    assert slow.pays(0.1, max_seconds=60.0, first=True)
+    assert not slow.pays(0.1, max_seconds=40.0, first=True)
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_the_forward_of_a_prompt_is_not_the_pace(clock, always):
+    policy, made = Policy(), mixed(Fixed(ints(7)), always=always)
+    loop = Loop(policy, made)
+    made.start(ints(1))
+    for prompt, seconds in ((1, 1000.0), (0, 1.0)):
+        loop.draft(8, prompt)
+        clock[0] += seconds
+        loop.commit(ints(7, 8))
+    assert policy.slow.pace.per_token == pytest.approx(0.5)
 
 
 class Oracle(Fixed):
@@ -115,24 +116,29 @@ class Oracle(Fixed):
         return chain(some, None, floats(*self.certainty ** np.arange(1, len(some) + 1)))
 
 
-def steps_of(clock, seconds: float, rounds: int = 4):
+def mixed(other, *, always=False):
+    """Return n-grams without a corpus, mixed with ``other``."""
+    own = parse("tasc-spec").prepare(Resources([], 0))()
+    assert isinstance(own, TascSpec)
+    return mix.Mix(own, other, always=always)
+
+
+def steps_of(clock, seconds: float, *, rounds: int = 4, always: bool = False):
     """Decode tokens that n-grams cannot know, the other drafter can; a forward takes a second."""
-    rng, policy, counts = np.random.default_rng(0), CostlyDraftPolicy(), []
-    make = parse("tasc-spec").prepare(Resources([], 0))
+    rng, policy, counts = np.random.default_rng(0), Policy(), []
     for _ in range(rounds):
         said = rng.permutation(1000)[:100].astype(np.int32)
         other = Oracle(clock, said, seconds, 0.9)
-        own = make()
-        assert isinstance(own, TascSpec)
-        made = mix.Mix(own, other, policy)
-        assert isinstance(made, HasCostlyDrafts)  # before start, too
-        made.start(ints(2000))
-        made.observe(said[:1])
+        loop = Loop(policy, mixed(other, always=always))
+        loop.drafters[0].start(ints(2000))
+        loop.drafters[0].observe(said[:1])
         at = steps = 1
         while at < len(said):
-            accepted = len(made.draft(8).path_of(said[at:]))
+            begin = clock[0]
+            (draft,) = loop.draft(8)
+            accepted = len(draft.path_of(said[at:]))
             clock[0] += 1.0
-            made.observe(said[at : at + accepted + 1])
+            loop.commit(said[at : at + accepted + 1], seconds=clock[0] - begin)
             at, steps = at + accepted + 1, steps + 1
         counts.append((steps, other.asked))
     return counts
@@ -144,6 +150,8 @@ def test_a_drafter_that_knows_is_asked_while_it_is_cheap_and_left_alone_while_it
     assert cheap[-1][1] >= cheap[-1][0] - 2
     assert dear[-1][0] > 90
     assert sum(asked for _, asked in dear) <= 12
+    (*_, (steps, asked)) = steps_of(clock, 20.0, always=True)
+    assert asked >= steps - 2
 
 
 def test_a_small_model_is_asked_as_a_head_is(tokenizer):

@@ -98,7 +98,7 @@ class Watched:
     """A drafter that notes what it was shown of a step."""
 
     def __init__(self, drafter: Any) -> None:
-        self.own, self.seen = drafter, []
+        self.own, self.seen, self.needs = drafter, [], drafter.needs
         self.start, self.observe = drafter.start, drafter.observe
 
     def draft(self, max_nodes):

@@ -10,7 +10,7 @@ import pytest
 from docs.generate import methods
 from tasc.decoding import drafters
 from tasc.decoding.core.draft import chain
-from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.protocols import NO_NEEDS, Factory
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters import DRAFTERS, Entry, describe, parse
 from tasc.decoding.drafters.none import Autoregressive
@@ -28,6 +28,8 @@ class EchoOptions(Bounded):
 
 class Echo:
     """Drafts the last tokens once more."""
+
+    needs = NO_NEEDS
 
     def __init__(self, options: EchoOptions) -> None:
         self.options = options

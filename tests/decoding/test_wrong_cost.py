@@ -5,12 +5,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.draft import chain
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.policy import Policy
 from tasc.models.cost import SIZES
 from tasc.models.cost_model import CostModel
-from tests.decoding.scripted import ints
+from tests.decoding.scripted import Loop
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -51,19 +51,17 @@ def paces(clock, true, curve, fits, seed=0, loaded=range(0)):
     slows down, by four.
     """
     rng = np.random.default_rng(seed)
-    budgeted = AdaptiveDrafter(Likely(), Adaptive(curve))
-    budgeted.start(ints(1))
-    budgeted.observe(ints(1))
+    loop = Loop(Policy(curve), Likely())
     done, seconds, learnt = 0, 0.0, None
     while done < TOKENS:
-        nodes = len(budgeted.draft(64))
+        nodes = len(loop.draft()[0])
         took = true(nodes + 1) / 1000 * (4 if done in loaded else 1)
         clock[0] += took * np.exp(rng.normal(0, 0.05)) * (8 if rng.random() < 0.02 else 1)
         accepted = 0
         while accepted < nodes and fits[done + accepted]:
             accepted += 1
         committed = np.where(fits[done : done + accepted + 1], 9, 3)
-        budgeted.observe(committed.astype(np.int32))
+        loop.commit(committed.astype(np.int32))
         done, seconds = done + accepted + 1, seconds + took
         if learnt is None and done >= LEARNING:
             learnt = done, seconds

@@ -246,7 +246,7 @@ def test_an_exported_model_drafts_with_the_method_in_its_folder(folder, monkeypa
     flat = CostModel((1, 65), (1.0, 1.0))  # measuring T(k) takes forwards, which are counted
     monkeypatch.setattr("tasc.decoding.library.measured_cost", lambda _: flat)
     stopped = SimpleNamespace(perf_counter=lambda: 0.0)  # drafts take no time, however busy it is
-    monkeypatch.setattr("tasc.decoding.adaptive.time", stopped)
+    monkeypatch.setattr("tasc.decoding.policy.time", stopped)
     model = AutoModelForCausalLM.from_pretrained(out, trust_remote_code=False)
     plain, steps = counted(model, ids)
     drafted, fewer = counted(model, ids, custom_generate=tasc.load_custom_generate(out))

@@ -5,30 +5,34 @@ import pytest
 
 from tasc.decoding.core.account import ALLOWANCE, CREDIT
 from tasc.decoding.drafters import Resources, parse
+from tasc.decoding.policy import Batch, Chains, Policy, Step
 from tasc.models.cost_model import CostModel
-from tasc.serving.drafts.policy import ChainPolicy, Plan
 from tasc.serving.drafts.proposer import ChainProposer, Sizes
 from tests.serving.engine import Engine
 
 
-def make(cost: float = 0.05) -> ChainPolicy:
-    return ChainPolicy(CostModel.from_option(cost))
+def make(cost: float = 0.05) -> Policy:
+    return Policy(CostModel.from_option(cost), assumed=True)
 
 
-def drafted(plan: Plan) -> int:
-    return 0 if plan.is_probe else min(plan.max_nodes, 8)
+def chains(policy: Policy, sequences: int) -> Chains:
+    return policy.plan(Batch(sequences)).chains()
+
+
+def drafted(limits: Chains) -> int:
+    return 0 if limits.is_probe else min(limits.max_nodes, 8)
 
 
 def run(share: float, accepted: float, steps: int, sequences: int = 1) -> tuple[float, int]:
     """Draft up to 8 tokens, of which a share is accepted: (forwards lost, steps that drafted)."""
     policy, lost, drafting = make(share), 0.0, 0
     for _ in range(steps):
-        plan = policy.plan(sequences)
-        nodes = drafted(plan) * sequences
+        limits = chains(policy, sequences)
+        nodes = drafted(limits) * sequences
         drafting += nodes > 0
         taken = int(accepted * nodes)
-        lost += (plan.min_probability * nodes - taken) / sequences
-        policy.record(sequences, nodes, taken)
+        lost += (limits.min_probability * nodes - taken) / sequences
+        policy.record(Step(sequences, nodes, taken))
     return lost, drafting
 
 
@@ -50,11 +54,11 @@ def test_drafts_that_pay_are_made_in_every_step(sequences):
 def test_drafting_resumes_when_drafts_pay_again():
     policy = make(0.1)
     for _ in range(3000):
-        policy.record(1, drafted(policy.plan(1)), 0)
+        policy.record(Step(1, drafted(chains(policy, 1)), 0))
     nodes = [0]
     for _ in range(2000):
-        nodes.append(drafted(policy.plan(1)))
-        policy.record(1, nodes[-1], nodes[-1])
+        nodes.append(drafted(chains(policy, 1)))
+        policy.record(Step(1, nodes[-1], nodes[-1]))
     assert nodes[-1000:] == [8] * 1000
 
 
@@ -63,16 +67,15 @@ def test_probes_end_a_pause_when_they_hit_and_cost_nothing_when_they_miss():
     for share in (0.0, 1.0):
         policy = make(0.1)
         while policy.account.pause < 100:
-            policy.record(4, 4 * drafted(policy.plan(4)), 0)
+            policy.record(Step(4, 4 * drafted(chains(policy, 4)), 0))
         waited = 0
         while waited < 80:
-            plan = policy.plan(4)
-            if drafted(plan):
+            limits = chains(policy, 4)
+            if drafted(limits):
                 break
             waited += 1
-            if plan.is_probe:
-                policy.record_probe(4, int(4 * share))
-            policy.record(4, 0, 0)
+            probed = 4 * limits.is_probe
+            policy.record(Step(4, 0, 0, probed, int(probed * share)))
         steps[share] = waited
     assert steps[0.0] == 80
     assert 4 < steps[1.0] <= 12
@@ -90,7 +93,7 @@ def test_a_token_costs_more_in_a_forward_that_is_busy():
 
 def test_steps_without_requests_change_nothing():
     policy = make()
-    policy.record(0, 0, 0)
+    policy.record(Step(0, 0, 0))
     assert policy.account.balance == CREDIT
 
 
@@ -110,28 +113,33 @@ class Forwards:
 @pytest.mark.parametrize("of_token", [0.002, 0.05, 0.5])
 def test_the_cost_of_a_token_is_learnt_from_the_steps(of_token):
     clock = Forwards(of_token)
-    policy = ChainPolicy(CostModel.from_option(), clock)
+    policy = make()
     for _ in range(20):
         for sequences in (1, 8):
             for drafted in (0, sequences):
-                policy.start(sequences, drafted)
+                begin = clock.now
                 clock.forward(sequences + drafted)
-                policy.stop(sequences)
-                clock.now += 60  # idle: no measure
+                policy.record(Step(sequences, drafted, 0, forward=clock.now - begin))
     for sequences in (1, 8):
         cost = max(of_token, 0.05)  # never below the assumed one
         exact = cost * sequences / (1 + cost * (sequences - 1))
-        assert policy.token_cost(sequences) == pytest.approx(exact, rel=0.1)
+        assert policy.times(sequences).token_share == pytest.approx(exact, rel=0.1)
 
 
 def test_steps_of_other_requests_are_no_measure():
-    clock = Forwards(9.0)
-    policy = ChainPolicy(CostModel.from_option(0.05), clock)
-    for now in (0, 2, 8):
-        policy.start(1, 1)
+    clock, policy = Forwards(9.0), make()
+    factory = parse("prompt-lookup").prepare(Resources([], 0))
+    proposer = ChainProposer(factory, 0, Sizes(8, 400, 8), policy, clock=clock)
+    tokens = np.full((8, 40), 7, np.int32)
+    proposer.propose([[7]], [4], tokens)
+    for rows, read in ((1, 9), (2, 9), (8, 9)):  # each step begins other requests
         clock.forward(2)
-        policy.stop(now)
-    assert policy.token_cost(1) == pytest.approx(0.05)
+        proposer.propose([[7]] * rows, [read + rows] * rows, tokens)
+    assert policy.times(1).token_share == pytest.approx(0.05)
+    clock.forward(2)
+    proposer.propose([[7]] * 8, [18] * 8, tokens)  # the same ones
+    assert policy.cost is not None
+    assert policy.cost.forwards == 1
 
 
 def test_an_engine_measures_its_steps_and_drafts_less_where_a_token_is_dear():
@@ -140,8 +148,7 @@ def test_an_engine_measures_its_steps_and_drafts_less_where_a_token_is_dear():
     for of_token in (0.01, 3.0):
         clock = Forwards(of_token)
         factory = parse("prompt-lookup").prepare(Resources([], 0))
-        policy = ChainPolicy(CostModel.from_option(), clock)
-        engine = Engine(ChainProposer(factory, 0, Sizes(8, 400, 8), policy), 2)
+        engine = Engine(ChainProposer(factory, 0, Sizes(8, 400, 8), make(), clock=clock), 2)
         inner = engine.proposer.propose
 
         def propose(new, lengths, tokens, engine=engine, clock=clock, inner=inner):

@@ -14,10 +14,10 @@ from tasc._native import sequence_tails
 from tasc.decoding.drafters import Factory, Resources, parse
 from tasc.decoding.drafters.ngram import tasc_spec
 from tasc.decoding.drafters.ngram.index import build_index
+from tasc.decoding.policy import Policy
 from tasc.decoding.simulate import References, simulate
 from tasc.models.cost_model import CostModel
 from tasc.serving.drafts.batch import Step, one_by_one, step_for, together
-from tasc.serving.drafts.policy import ChainPolicy
 from tasc.serving.drafts.proposer import TAIL, ChainProposer, Request, Requests, Sizes, keys
 from tests.serving.engine import Engine
 
@@ -189,7 +189,7 @@ def test_drafts_end_where_the_sequence_must():
 
 def test_a_probe_is_not_proposed_and_ends_the_pause():
     """The text repeats itself, so probes hit."""
-    policy = ChainPolicy(CostModel.from_option(0.3))
+    policy = Policy(CostModel.from_option(0.3), assumed=True)
     factory = make("tasc-spec:width=1,corpus=false", [])
     made = ChainProposer(factory, END, Sizes(K, 400, 4), policy)
     text = np.tile(np.array([[7, 8, 9, 11, 12, 13]], np.int32), (1, 40))

@@ -294,7 +294,12 @@ def test_a_stream_that_is_cut_by_the_end_of_the_server_ends_with_an_error(folder
         async def send(message):
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
+        scope: dict[str, object] = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/completions",
+            "headers": [],
+        }
         scope |= {"query_string": b"", "http_version": "1.1"}
         stream = asyncio.create_task(app(scope, receive, send))
         while not model.worker.admitted:

@@ -15,13 +15,13 @@ from tasc.benchmark.options import TuneOptions
 from tasc.benchmark.results.prediction import speedup_interval
 from tasc.benchmark.results.search import Costs, Search, Setting, Trial, Tuning
 from tasc.data.corpus import Corpus
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.core.resources import Resources
 from tasc.decoding.drafters import ADAPTIVE
 from tasc.decoding.drafters.ngram.index import build_index
 from tasc.decoding.drafters.ngram.options import Counts
 from tasc.decoding.drafters.ngram.tasc_spec import prepare
 from tasc.decoding.drafters.none import Autoregressive
+from tasc.decoding.policy import Policy
 from tasc.decoding.simulate import References, simulate
 from tasc.decoding.steps import StepStats
 from tasc.execution import Executor, Local, in_order
@@ -82,8 +82,7 @@ class Simulations:
         if setting.tree_size:
             return simulate(make, self.references, setting.tree_size)
         assert self.cost is not None, "adaptive drafting needs the cost of forwards"
-        policy = Adaptive(self.cost, learns=False)
-        return simulate(lambda: AdaptiveDrafter(make(), policy), self.references, ADAPTIVE)
+        return simulate(make, self.references, ADAPTIVE, Policy(self.cost, learns=False))
 
     def _index(self, options: Counts) -> NgramIndex:
         counts = Counts(**{part.name: getattr(options, part.name) for part in fields(Counts)})

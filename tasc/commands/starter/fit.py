@@ -55,15 +55,15 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
 
     rate = next((rate for size, rate in _RATES.items() if parameters < size), _LARGE_RATE)
     quantizes = parameters >= _LARGE and torch.cuda.is_available()
-    made = Fit(f"{rate:.1e}", "nf4" if quantizes else "none", _room([_UNSEEN], *_NEW_TOKENS))
+    values = Fit(f"{rate:.1e}", "nf4" if quantizes else "none", _room([_UNSEEN], *_NEW_TOKENS))
     if corpus is None:
-        return made
+        return values
     prompts, outputs = _lengths(corpus, tokenizer)
     lengths = prompts + outputs
     usual = max(1, int(np.quantile(lengths, 0.9)))
     effective = _batch(len(corpus.examples) * _EPOCHS)
     return replace(
-        made,
+        values,
         max_new_tokens=_room(outputs, *_NEW_TOKENS),
         max_length=_room(lengths, 128, 4096),
         effective_batch=effective,
@@ -72,7 +72,7 @@ def fit(parameters: float, tokenizer: LoadedTokenizer | None, corpus: Corpus | N
 
 
 def within(
-    made: Fit,
+    values: Fit,
     hours: float,
     model: str,
     tokenizer: LoadedTokenizer,
@@ -88,12 +88,12 @@ def within(
     examples after each. Decoding stops when the rest is over: outputs may be longer than the
     references. Raises InputError if the time is too short.
     """
-    training, decoding = _measure(made, model, tokenizer, corpus, progress)
+    training, decoding = _measure(values, model, tokenizer, corpus, progress)
     _, outputs = _lengths(corpus, tokenizer)
     tested = float(outputs.mean()) * decoding * _BENCH  # seconds of a test example
     seconds = 3600 * hours * _SPARE
-    fewest = min(_FEWEST_TESTED, made.test)
-    test = max(min(made.test, int(seconds * _BENCH_SHARE / tested)), fewest)
+    fewest = min(_FEWEST_TESTED, values.test)
+    test = max(min(values.test, int(seconds * _BENCH_SHARE / tested)), fewest)
     # A pass over n examples is n * training, for each model, and the validation's forwards.
     passes = (seconds - test * tested) / (models * training)
     count, validated = len(corpus.examples), _FORWARD * validation
@@ -114,10 +114,10 @@ def within(
         epochs, limit = _FEWEST_EPOCHS, min(limit, count)
         validated = min(validated, _FORWARD * SHARE * limit)
         batch = _batch(limit * epochs)
-        made = replace(made, effective_batch=batch, batch_size=min(made.batch_size, batch))
+        values = replace(values, effective_batch=batch, batch_size=min(values.batch_size, batch))
     trained = models * training * epochs * ((limit or count) + validated)
     minutes = (seconds - trained) / 60
-    return replace(made, epochs=epochs, limit=limit, test=test, minutes=minutes)
+    return replace(values, epochs=epochs, limit=limit, test=test, minutes=minutes)
 
 
 def _batch(seen: float) -> int:
@@ -141,7 +141,7 @@ def _room(lengths: Sequence[int] | np.ndarray, least: int, most: int) -> int:
 
 
 def _measure(
-    made: Fit, model: str, tokenizer: LoadedTokenizer, corpus: Corpus, progress: Progress
+    values: Fit, model: str, tokenizer: LoadedTokenizer, corpus: Corpus, progress: Progress
 ) -> tuple[float, float]:
     """Return the seconds of training on an example, and of decoding a token.
 
@@ -158,7 +158,7 @@ def _measure(
     decoding = token_seconds(target_for(load_to_decode(model, "auto", "auto", tokenizer)))
     progress("measure training", 0, 0)
     some = with_chat_template(spread_evenly(corpus), tokenizer)
-    quantize: Quantization = made.quantize  # type: ignore[assignment]
+    quantize: Quantization = values.quantize  # type: ignore[assignment]
     step = FinetuneOptions(source=corpus.source.path, model=model, quantize=quantize)
-    training = measure_training(model, tokenizer, some, step, made.max_length, made.batch_size)
+    training = measure_training(model, tokenizer, some, step, values.max_length, values.batch_size)
     return training.speed.example, decoding

@@ -18,9 +18,9 @@ def hold_out(source: Source, seed: int, existing: Sequence[str]) -> dict[str, li
     is trained on. Raises InputError if too few examples differ.
     """
     rows = _rows(source, TRAIN)
-    if (found := len({origin for origin, _ in rows})) < FEWEST_DIFFERENT:
+    if (count := len({origin for origin, _ in rows})) < FEWEST_DIFFERENT:
         raise InputError(
-            f"{source.path} has {found:,} different examples with an output, too few to hold out "
+            f"{source.path} has {count:,} different examples with an output, too few to hold out "
             f"a tenth of for validation and test: add some, to {FEWEST_DIFFERENT} or more"
         )
     names = missing_splits(existing)

@@ -178,9 +178,9 @@ def divided(
         if length + _SPACE < _LONGEST
     ]
     usual = float(np.mean(lengths)) + 1 if inputs else 1.0
-    held = min(_HELD, max(_FEWEST, int(_TOKENS / (count * usual))), len(fitting) // 2)
-    chosen = [(text, output_of[text]) for text in fitting[: held + _LEARNT]]
-    return chosen[:held], chosen[held:]
+    tested = min(_HELD, max(_FEWEST, int(_TOKENS / (count * usual))), len(fitting) // 2)
+    chosen = [(text, output_of[text]) for text in fitting[: tested + _LEARNT]]
+    return chosen[:tested], chosen[tested:]
 
 
 def _loaded(trial: Trial) -> "PreTrainedModel":

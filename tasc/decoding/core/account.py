@@ -95,9 +95,11 @@ class Pace:
     time: float = 0.0
     tokens: float = 0.0
 
-    def add(self, time: float, tokens: float) -> None:
-        self.time = DECAY * self.time + time
-        self.tokens = DECAY * self.tokens + tokens
+    def add(self, time: float, tokens: float, sequences: int = 1) -> None:
+        """Add a step of ``sequences``, of which each makes older steps count less."""
+        decay = DECAY**sequences
+        self.time = decay * self.time + time
+        self.tokens = decay * self.tokens + tokens
 
     @property
     def per_token(self) -> float:

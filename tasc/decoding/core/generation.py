@@ -49,11 +49,21 @@ class PhaseTimer:
         self.seconds[phase] += now - self.begin
         self.begin = now
 
+    @property
+    def total(self) -> float:
+        """Seconds since it was made, up to the last ``end``."""
+        return sum(self.seconds.values())
+
+    @property
+    def forward(self) -> float:
+        """Seconds of the forward, and of what follows from it."""
+        return self.seconds["forward"] + self.seconds["verify"] + self.seconds["commit"]
+
     def add_prefill(self, timelines: Sequence[Timeline]) -> None:
         """Share the time of a prefill evenly among the sequences that joined."""
         draft = self.seconds["draft"]
         for timeline in timelines:
-            timeline.prefill += (sum(self.seconds.values()) - draft) / len(timelines)
+            timeline.prefill += (self.total - draft) / len(timelines)
             timeline.draft += draft / len(timelines)
 
     def add_step(self, timelines: Sequence[Timeline]) -> None:

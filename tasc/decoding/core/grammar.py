@@ -90,13 +90,13 @@ class Grammar:
                 f"{self.constraint.name} is too complex for this output ({reason:.200}): shorten "
                 "the constraint"
             )
-        found: np.ndarray = np.unpackbits(bits, bitorder="little")[: len(self.lengths)]
-        return found.view(bool)
+        flags: np.ndarray = np.unpackbits(bits, bitorder="little")[: len(self.lengths)]
+        return flags.view(bool)
 
     def valid(self, matcher: Any, tokens: list[int]) -> int:  # noqa: ANN401
         """Return how many of ``tokens`` may come next; a padding row of a model is no token."""
-        known = max(tokens, default=0) < len(self.lengths)  # another id breaks the matcher
-        return int(matcher.validate_tokens(tokens)) if known else 0
+        is_inside = max(tokens, default=0) < len(self.lengths)  # another id breaks the matcher
+        return int(matcher.validate_tokens(tokens)) if is_inside else 0
 
     def forced(self, matcher: Any) -> Sequence[int]:  # noqa: ANN401
         """Return the tokens of the text that must come next, without those that may go on.
@@ -175,8 +175,8 @@ class Masks:
             allowed = torch.from_numpy(self.grammar.allowed(self.matcher))
         most = min(len(row), len(allowed))
         scores = torch.full_like(row, float("-inf"), dtype=torch.float32)
-        kept = allowed[:most].to(row.device)
-        scores[:most] = torch.where(kept, row[:most].float(), float("-inf"))
+        allowed_here = allowed[:most].to(row.device)
+        scores[:most] = torch.where(allowed_here, row[:most].float(), float("-inf"))
         return scores
 
     @contextmanager
@@ -206,8 +206,10 @@ def text_test(constraint: Constraint) -> Callable[[str], bool]:
     start = _compiled(constraint, _llguidance().LLTokenizer("byte"), spaced=False)
 
     def accepts(text: str) -> bool:
-        matcher, given = start.deep_copy(), list(text.encode())
-        return matcher.try_consume_tokens(given) == len(given) and bool(matcher.is_accepting())
+        matcher, text_bytes = start.deep_copy(), list(text.encode())
+        return matcher.try_consume_tokens(text_bytes) == len(text_bytes) and bool(
+            matcher.is_accepting()
+        )
 
     return accepts
 
@@ -237,10 +239,10 @@ def _problem(make: Callable[[], Any]) -> str:
     """Return why ``make`` gives no LLMatcher within the limits, or an empty text."""
 
     def compile(_: object) -> str:
-        made = make()
-        if not made.is_error():
-            made.compute_bitmask()
-        return str(made.get_error())
+        matcher = make()
+        if not matcher.is_error():
+            matcher.compute_bitmask()
+        return str(matcher.get_error())
 
     try:
         return Forked(compile, _SECONDS, _MEMORY)(None)

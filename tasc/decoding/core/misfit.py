@@ -89,9 +89,9 @@ def _spelling(
 ) -> str:
     """Return the difference between a text and the constraint's spelling of the same document."""
     parts = tokens(text)
-    own = layout_in([text]) or layout
-    where = f"their layout, {own}: add {_stated(own)} to the schema"
-    if laid_out(parts, own) != text:
+    text_layout = layout_in([text]) or layout
+    where = f"their layout, {text_layout}: add {_stated(text_layout)} to the schema"
+    if laid_out(parts, text_layout) != text:
         where = "white space that json.dumps does not write: write the outputs again with it"
     null = f'state "ensure_ascii": null under {KEY} of the schema, or '
     free = layout.ensure_ascii is None
@@ -104,7 +104,13 @@ def _spelling(
     plain = respelled(parts, string=lambda part: _string(part, layout))
     tries = (
         (laid_out(parts, layout), where),
-        (laid_out(plain, Layout(own.item_separator, own.key_separator, own.indent)), escapes),
+        (
+            laid_out(
+                plain,
+                Layout(text_layout.item_separator, text_layout.key_separator, text_layout.indent),
+            ),
+            escapes,
+        ),
         (laid_out(plain, layout), f"their escapes, and {where}"),
         (laid_out(respelled(plain, number=_number), layout), numbers),
         (layout.dumps(_arranged(value, _ranks(schema))), ordered),
@@ -136,20 +142,20 @@ def _place(text: str) -> str:
 
 def _ranks(schema: object) -> dict[str, int]:
     """Number the properties of a schema in the order in which it has them."""
-    found: dict[str, int] = {}
+    ranks: dict[str, int] = {}
 
     def visit(part: object) -> None:
         if isinstance(part, Mapping):
             properties = part.get("properties")
             for name in properties if isinstance(properties, Mapping) else ():
-                found.setdefault(name, len(found))
+                ranks.setdefault(name, len(ranks))
         inner = part.values() if isinstance(part, Mapping) else part
         if isinstance(inner, Collection) and not isinstance(inner, str):
             for one in inner:
                 visit(one)
 
     visit(schema)
-    return found
+    return ranks
 
 
 def _arranged(value: Any, ranks: Mapping[str, int]) -> Any:  # noqa: ANN401

@@ -1,7 +1,8 @@
 """The interfaces of drafters and verifiers. One object serves one sequence."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,8 +19,33 @@ Adjust = Callable[[Sequence[int], "torch.Tensor"], "torch.Tensor"]
 SOURCES = ("corpus", "past outputs", "prompt", "logits", "other")
 
 
+@dataclass(frozen=True)
+class Needs:
+    """What a drafter reads of the target's forwards, besides the committed tokens.
+
+    The loop computes and keeps nothing else. With ``hidden_states`` it calls ``on_hidden_states``
+    (see UsesHiddenStates), with ``logits`` it calls ``on_logits`` (see UsesLogits).
+    ``top_logits``: how many of the largest logits of each row are read; None: all of them.
+    ``drafts_first``: whether it may draft after the prompt, before any token is observed.
+    ``slow_drafts``: which of its slow drafts are made (see DraftsMore).
+    """
+
+    hidden_states: bool = False
+    logits: bool = False
+    top_logits: int | None = None
+    drafts_first: bool = True
+    slow_drafts: Literal["none", "that pay", "all"] = "none"
+
+
+NO_NEEDS = Needs()
+
+
 class Drafter(Protocol):
     """Proposes the tokens of a sequence. Any draft is lossless; a good one is fast."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it reads of the forwards; the same as long as it exists."""
 
     def start(self, prompt: np.ndarray) -> None:
         """Forget the last sequence and read ``prompt`` (L,) int32. Called once per sequence."""
@@ -39,10 +65,9 @@ Factory = Callable[[], Drafter]  # makes the drafter of one sequence
 
 @runtime_checkable
 class UsesHiddenStates(Protocol):
-    """A drafter that reads the target's hidden states. The loop keeps them only for such drafters.
+    """A drafter that reads the target's hidden states, and says so in ``needs``.
 
-    The hook is called before each ``observe``, first for the prompt, after ``start``. The drafter
-    drafts after the prompt only if it has a true attribute ``drafts_first``.
+    The hook is called before each ``observe``, first for the prompt, after ``start``.
     """
 
     def on_hidden_states(
@@ -60,17 +85,14 @@ class UsesHiddenStates(Protocol):
 
 @runtime_checkable
 class UsesLogits(Protocol):
-    """A drafter that learns from logits, including those of rejected nodes.
-
-    One that has ``top_logits`` reads only so many of the largest logits of each row, and receives
-    ``TopLogits`` where they are found without the others.
-    """
+    """A drafter that learns from logits, including those of rejected nodes; ``needs`` says so."""
 
     def on_logits(self, draft: Draft, logits: "Logits") -> None:
         """Receive the logits (n + 1, V) of a step before it is observed.
 
-        Row 0 follows the last token, row i + 1 follows node i of ``draft``. ``draft`` is the tree
-        that was scored, which may be a part of the proposed one. In the first call, after
+        Row 0 follows the last token, row i + 1 follows node i of ``draft``. They are ``TopLogits``
+        where the ``top_logits`` largest of each row are found without the others. ``draft`` is the
+        tree that was scored, which may be a part of the proposed one. In the first call, after
         ``start``, row 0 follows the prompt.
         """
 
@@ -79,8 +101,10 @@ class UsesLogits(Protocol):
 class ReportsSources(Protocol):
     """A drafter that knows the sources of its drafts."""
 
-    def sources(self) -> np.ndarray:
+    def sources(self) -> np.ndarray | None:
         """Return the source of each observed token, (T,) uint8 positions in ``SOURCES``.
+
+        None if the drafter inside does not know them.
 
         In a mixture it is the source with the largest share of the token's probability. For a token
         that was not drafted it is the source that would have proposed it.
@@ -88,22 +112,37 @@ class ReportsSources(Protocol):
 
 
 @runtime_checkable
-class HasCostlyDrafts(Protocol):
-    """A drafter some of whose drafts take much longer than others.
+class DraftsMore(Protocol):
+    """A drafter with a second, slow one, which is asked where that pays; ``needs`` says so."""
 
-    ``max_seconds``: time that the next draft may take; unlimited unless set. ``was_costly``:
-    whether the last draft was a costly one.
+    @property
+    def can_draft_more(self) -> bool:
+        """Whether the slow drafter can draft now; a draft head waits for the prompt's states."""
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether the next slow draft takes longer, because it is the first of the sequence."""
+
+    def draft_more(self, max_nodes: int) -> Draft:
+        """Return a draft of both drafters in place of that of ``draft``, which was called before.
+
+        Called at most once between two calls of ``observe``.
+        """
+
+
+@runtime_checkable
+class LearnsTogether(Protocol):
+    """A drafter whose sequences share what they learn from each token.
+
+    Between the two calls it learns, but drafts as before, so that the order of sequences in a step
+    changes no draft.
     """
 
-    max_seconds: float
-    was_costly: bool
+    def defer_updates(self) -> None:
+        """Keep what is learnt from now on apart."""
 
-
-def inner(drafter: Drafter) -> Drafter:
-    """Return the drafter inside adaptive and constrained ones, or ``drafter`` itself."""
-    while wrapped := getattr(drafter, "drafter", None):
-        drafter = wrapped
-    return drafter
+    def apply_updates(self) -> None:
+        """Let drafts depend on what was learnt since ``defer_updates``."""
 
 
 class Verifier(Protocol):

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from tasc.tokenizer.loaded import LoadedTokenizer
 
 
-def end_ids(model: "PreTrainedModel | None", own: int | None) -> tuple[int, ...]:
-    """Return the end tokens: first ``own``, the tokenizer's, which ends drafts, then the model's.
+def end_ids(model: "PreTrainedModel | None", tokenizer_end: int | None) -> tuple[int, ...]:
+    """Return the end tokens: first the tokenizer's, which ends drafts, then the model's.
 
     A chat model may have several; its tokenizer has the one that ends a turn.
     """
     configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = configured if isinstance(configured, list) else [configured]
-    return tuple(dict.fromkeys(int(i) for i in (own, *listed) if i is not None))
+    return tuple(dict.fromkeys(int(i) for i in (tokenizer_end, *listed) if i is not None))
 
 
 @dataclass(frozen=True)

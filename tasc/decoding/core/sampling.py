@@ -69,5 +69,5 @@ def _nucleus(scores: torch.Tensor, top_p: float) -> torch.Tensor:
         values, order = distribution.sort(descending=True)
     inside = values.cumsum(-1) - values < top_p
     inside[0] = True
-    kept = order[inside]
-    return torch.full_like(scores, float("-inf")).index_copy(0, kept, scores[kept])
+    nucleus = order[inside]
+    return torch.full_like(scores, float("-inf")).index_copy(0, nucleus, scores[nucleus])

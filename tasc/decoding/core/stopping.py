@@ -49,9 +49,9 @@ class StopStrings:
         self.longest = max(map(len, self.strings))
 
     def cut(self, tokens: list[int], new: int) -> int | None:
-        known = len(tokens) - new
-        before = self._tail(tokens, known)
-        for i in range(known, len(tokens)):
+        old = len(tokens) - new
+        before = self._tail(tokens, old)
+        for i in range(old, len(tokens)):
             last = self.spell(tokens[i])
             if any(self._matches(before, last)):
                 return i + 1

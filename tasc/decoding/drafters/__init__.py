@@ -102,22 +102,24 @@ def parse(text: str) -> Method:
     entry = METHODS[name]
     drafts, budget = entry.budget is not None, entry.budget or 0
     adaptive = budget == ADAPTIVE
-    known = {f.name.rstrip("_"): f for f in fields(entry.options)}
-    given = dict(entry.preset)
+    option_fields = {f.name.rstrip("_"): f for f in fields(entry.options)}
+    values = dict(entry.preset)
     for item in filter(None, rest.split(",")):
         key, _, value = item.partition("=")
         if key == "budget" and drafts:
             adaptive = value == "auto"
             budget = ADAPTIVE if adaptive else _number(text, key, value, int)
-        elif key in known:
-            given[known[key].name] = _number(text, key, value, type(known[key].default))
+        elif key in option_fields:
+            values[option_fields[key].name] = _number(
+                text, key, value, type(option_fields[key].default)
+            )
         else:
-            choices = ", ".join([*["budget"] * drafts, *known]) or "none"
+            choices = ", ".join([*["budget"] * drafts, *option_fields]) or "none"
             raise InputError(f"method {text!r}: unknown option {key!r}; options: {choices}")
     if not BUDGETS.hold(budget):
         raise InputError(f"method {text!r}: budget must {BUDGETS}, got {budget}")
     try:
-        return Method(text, name, entry.options(**given), budget, adaptive)
+        return Method(text, name, entry.options(**values), budget, adaptive)
     except InputError as error:
         raise InputError(f"method {text!r}: {error}") from None
 
@@ -150,7 +152,7 @@ def describe() -> str:
         "with --choices ": needing("choices"),
     }
     return (
-        "; ".join(given + ", ".join(names) for given, names in groups.items())
+        "; ".join(condition + ", ".join(names) for condition, names in groups.items())
         + "; with options as in tasc-spec:width=1,budget=8. budget is the maximum number of nodes "
         "per step; auto, the default of tasc-spec and mix, chooses it by measured times. "
         "Repeatable."

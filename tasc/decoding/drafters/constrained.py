@@ -7,12 +7,26 @@ goes to the others, and a determined token is as likely as its parent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tasc.decoding.core.draft import Draft
 from tasc.decoding.core.grammar import FORCED, Grammar
-from tasc.decoding.core.protocols import Drafter
+from tasc.decoding.core.protocols import (
+    Drafter,
+    DraftsMore,
+    LearnsTogether,
+    Needs,
+    ReportsSources,
+    UsesHiddenStates,
+    UsesLogits,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from tasc.models.certified_head import Logits
 
 _OUTSIDE = -2
 
@@ -21,7 +35,7 @@ _OUTSIDE = -2
 class _Branch:
     """A node of the tree that grows: a node of the drafter's tree, or determined text."""
 
-    own: int  # in the drafter's tree, _OUTSIDE of it, or -1 for its root
+    node: int  # in the drafter's tree, _OUTSIDE of it, or -1 for its root
     token: int
     parent: int
     path: float  # probability
@@ -40,6 +54,11 @@ class Constrained:
     def __init__(self, drafter: Drafter, grammar: Grammar, *, more: bool = False) -> None:
         self.drafter, self.grammar, self.more = drafter, grammar, more
         self.freed = 0
+        self.matcher: Any = None  # of the sequence; None after tokens that the grammar forbids
+
+    @property
+    def needs(self) -> Needs:
+        return self.drafter.needs
 
     def start(self, prompt: np.ndarray) -> None:
         self.matcher = self.grammar.matcher()
@@ -52,7 +71,50 @@ class Constrained:
         self.drafter.observe(tokens)
 
     def draft(self, max_nodes: int) -> Draft:
-        draft = self.drafter.draft(max_nodes + max(self.freed, 12) * self.more if max_nodes else 0)
+        return self._constrain(self.drafter.draft(self._asked(max_nodes)), max_nodes)
+
+    def draft_more(self, max_nodes: int) -> Draft:
+        return self._constrain(self._slow.draft_more(self._asked(max_nodes)), max_nodes)
+
+    @property
+    def can_draft_more(self) -> bool:
+        return self._slow.can_draft_more
+
+    @property
+    def reads_prompt(self) -> bool:
+        return self._slow.reads_prompt
+
+    @property
+    def _slow(self) -> DraftsMore:
+        assert isinstance(self.drafter, DraftsMore)
+        return self.drafter
+
+    def on_hidden_states(
+        self, hidden: "torch.Tensor", logits: "torch.Tensor", path: np.ndarray
+    ) -> None:
+        assert isinstance(self.drafter, UsesHiddenStates)
+        self.drafter.on_hidden_states(hidden, logits, path)
+
+    def on_logits(self, draft: Draft, logits: "Logits") -> None:
+        assert isinstance(self.drafter, UsesLogits)
+        self.drafter.on_logits(draft, logits)
+
+    def sources(self) -> np.ndarray | None:
+        return self.drafter.sources() if isinstance(self.drafter, ReportsSources) else None
+
+    def defer_updates(self) -> None:
+        if isinstance(self.drafter, LearnsTogether):
+            self.drafter.defer_updates()
+
+    def apply_updates(self) -> None:
+        if isinstance(self.drafter, LearnsTogether):
+            self.drafter.apply_updates()
+
+    def _asked(self, max_nodes: int) -> int:
+        """Return how many nodes the drafter is asked for."""
+        return max_nodes + max(self.freed, 12) * self.more if max_nodes else 0
+
+    def _constrain(self, draft: Draft, max_nodes: int) -> Draft:
         if self.matcher is None:
             return draft.subtree(np.arange(min(max_nodes, len(draft)), dtype=np.int32))
         if draft.q is not None:  # rejection sampling is exact only if all of its nodes are verified
@@ -82,7 +144,7 @@ class Constrained:
                 continue
             depth += self.matcher.try_consume_tokens([branch.token])
             here = replace(branch, parent=len(grown) - 1, depth=depth)
-            stack += self._below(tokens, paths, children.get(branch.own, []), here)
+            stack += self._below(tokens, paths, children.get(branch.node, []), here)
         self.matcher.rollback(depth)
         return grown
 
@@ -91,7 +153,7 @@ class Constrained:
     ) -> list[_Branch]:
         """Return the branches after ``here``, the first one last."""
         rest = here.rest or self.grammar.forced(self.matcher)
-        above = paths[here.own] if here.own >= 0 else 1.0
+        above = paths[here.node] if here.node >= 0 else 1.0
         allowed = [node for node in nodes if self._allows(tokens[node])]
         forbidden = sum(paths[node] for node in nodes) - sum(paths[node] for node in allowed)
         scale = here.path / max(above - forbidden, 1e-9)
@@ -103,8 +165,11 @@ class Constrained:
                 path = min(scale * paths[node], here.path)
                 branches.append(_Branch(node, tokens[node], here.parent, path, here.depth))
         if rest:
-            own = determined, rest[0], here.parent, here.path, here.depth
-            branches.append(_Branch(*own, rest[1:], free=True))
+            branches.append(
+                _Branch(
+                    determined, rest[0], here.parent, here.path, here.depth, rest[1:], free=True
+                )
+            )
         return branches
 
     def _allows(self, token: int) -> bool:
@@ -115,15 +180,15 @@ class Constrained:
 
 def _best(nodes: Sequence[_Branch], max_nodes: int) -> Draft:
     """Return the likeliest nodes: ``max_nodes``, and free ones below them up to FORCED."""
-    kept, left = set[int](), max_nodes
+    chosen, left = set[int](), max_nodes
     for i in sorted(range(len(nodes)), key=lambda i: (-nodes[i].path, i)):
         node = nodes[i]
-        has_room = len(kept) < max(max_nodes, FORCED) and (node.free or left > 0)
-        if has_room and (node.parent < 0 or node.parent in kept):
-            kept.add(i)
+        has_room = len(chosen) < max(max_nodes, FORCED) and (node.free or left > 0)
+        if has_room and (node.parent < 0 or node.parent in chosen):
+            chosen.add(i)
             left -= not node.free
     tokens = np.array([node.token for node in nodes], np.int32)
     parents = np.array([node.parent for node in nodes], np.int32)
     paths = np.array([node.path for node in nodes], np.float32)
     tree = Draft(tokens, parents, probabilities=paths)
-    return tree.subtree(np.array(sorted(kept), np.int32))
+    return tree.subtree(np.array(sorted(chosen), np.int32))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.protocols import NO_NEEDS, Factory
 from tasc.decoding.core.resources import Resources
 
 
@@ -34,6 +34,8 @@ def choices(resources: Resources, options: ChoicesOptions) -> Factory:  # noqa: 
 
 class Autoregressive:
     """The baseline, in the same loop as every other method."""
+
+    needs = NO_NEEDS
 
     def start(self, prompt: np.ndarray) -> None:
         pass

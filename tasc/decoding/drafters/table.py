@@ -38,8 +38,10 @@ class Entry:
     @property
     def prepare(self) -> Callable[[Resources, Any], Factory]:
         path = self.path if ":" in self.path else f"{self.path}:prepare"
-        found: Callable[[Resources, Any], Factory] = resolve_name(f"tasc.decoding.drafters.{path}")
-        return found
+        function: Callable[[Resources, Any], Factory] = resolve_name(
+            f"tasc.decoding.drafters.{path}"
+        )
+        return function
 
     @property
     def options(self) -> type:

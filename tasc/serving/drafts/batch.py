@@ -12,7 +12,7 @@ import numpy as np
 
 from tasc._native import LookupDrafter, NgramDrafter, SuffixDrafter, ThreadPool, step_chains
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Drafter, inner
+from tasc.decoding.core.protocols import Drafter, LearnsTogether
 
 # (drafters of one factory, new tokens of each, maximum chain length of each, minimum probability of
 # a token's path) -> chain of each
@@ -38,17 +38,16 @@ def one_by_one(
     Shared source weights change only after all have drafted. A chain ends before a token whose path
     has less than ``min_probability``; drafts without probabilities count as certain.
     """
-    natives = [getattr(inner(drafter), "native", None) for drafter in drafters]
-    learning = [n for n in natives if isinstance(n, NgramDrafter)] if len(natives) > 1 else []
-    for native in learning:
-        native.defer_updates()
+    learners = [d for d in drafters if isinstance(d, LearnsTogether)] if len(drafters) > 1 else []
+    for learning in learners:
+        learning.defer_updates()
     chains = []
     for drafter, new, most in zip(drafters, tokens, max_nodes, strict=True):
         drafter.observe(np.array(new, np.int32))
         path = _first_path(drafter.draft(most), min_probability) if most > 0 else []
         chains.append(path[:most])  # determined text does not count towards a maximum
-    for native in learning:
-        native.apply_updates()
+    for learning in learners:
+        learning.apply_updates()
     return chains
 
 

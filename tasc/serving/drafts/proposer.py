@@ -14,8 +14,8 @@ import numpy as np
 from tasc._native import sequence_tails
 from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.drafters import Factory
+from tasc.decoding.policy import Batch, Chains, Policy, Step
 from tasc.serving.drafts.batch import step_for
-from tasc.serving.drafts.policy import ChainPolicy, Plan
 
 TAIL = 64  # last tokens of a sequence that, with its length, identify it
 Key = tuple[int, bytes]
@@ -94,15 +94,20 @@ class ChainProposer:
         factory: Factory,
         end: int,
         sizes: Sizes,
-        policy: ChainPolicy | None = None,
+        policy: Policy | None = None,
+        *,
         threads: int = 1,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Make one drafter of ``factory`` per request; ``end`` is the end token.
 
-        Without a ``policy`` every step drafts as much as it may. ``threads`` share a large step.
-        ``use`` sets more factories, and ``route`` names the one for a prompt.
+        Without a ``policy`` every step drafts as much as it may. With a ``clock`` it learns the
+        times of the engine's steps; without one, drafts depend only on the requests and their
+        order. ``threads`` share a large step. ``use`` sets more factories, and ``route`` names the
+        one for a prompt.
         """
-        self.end, self.sizes, self.policy = end, sizes, policy
+        self.end, self.sizes, self.policy, self.clock = end, sizes, policy, clock
+        self.began: tuple[int, float] | None = None  # sequences of the forward that runs, and when
         self.step = step_for(factory(), threads)
         self.requests = Requests(sizes.sequences)
         self.spare: dict[Factory, list[Drafter]] = {}  # of ended sequences, to be reused
@@ -123,13 +128,12 @@ class ChainProposer:
         rows = [row for row, committed in enumerate(new) if len(committed)]
         read = [lengths[row] - len(new[row]) for row in rows]
         taken = [self.requests.take(key) for key in keys(tokens, rows, read)]
-        if self.policy is not None:  # a step that read a prompt is no measure
-            self.policy.stop(0 if None in taken or len(rows) < len(new) else len(rows))
+        forward = self._forward(0 if None in taken or len(rows) < len(new) else len(rows))
         requests = [
             request or self._begin(tokens[row, :length])
             for request, row, length in zip(taken, rows, read, strict=True)
         ]
-        self._learn(requests, [new[row] for row in rows])
+        self._learn(requests, [new[row] for row in rows], forward)
         going = list[tuple[int, Request]]()
         ended = list[tuple[int, Request]]()
         for row, request in zip(rows, requests, strict=True):
@@ -137,20 +141,21 @@ class ChainProposer:
         self._finish([(new[row], request) for row, request in ended])
         left = [row for row, _ in going]
         grown = [lengths[row] for row in left]
-        plan = self.policy.plan(len(grown)) if self.policy else Plan(self.sizes.tokens, 0.0)
+        limits = Chains(self.sizes.tokens, 0.0)
+        if self.policy is not None:
+            limits = self.policy.plan(Batch(len(grown))).chains()
         room = self.sizes.positions - 1
-        budgets = [min(plan.max_nodes, self.sizes.tokens, room - length) for length in grown]
+        budgets = [min(limits.max_nodes, self.sizes.tokens, room - length) for length in grown]
         drafters = [request.drafter for _, request in going]
-        chains = self.step(drafters, [new[row] for row in left], budgets, plan.min_probability)
+        chains = self.step(drafters, [new[row] for row in left], budgets, limits.min_probability)
         proposed: list[list[int]] = [[] for _ in new]
         after = keys(tokens, left, grown)
         for (row, request), chain, key in zip(going, chains, after, strict=True):
             chain = self.sizes.drafted(chain)
-            proposed[row], request.probed = ([], chain) if plan.is_probe else (chain, [])
+            proposed[row], request.probed = ([], chain) if limits.is_probe else (chain, [])
             request.drafted = len(proposed[row])
             self.requests.put(key, request)
-        if self.policy is not None:
-            self.policy.start(len(left), sum(map(len, proposed)))
+        self.began = None if self.clock is None else (len(left), self.clock())
         return proposed
 
     def use(self, factories: Mapping[str, Factory]) -> None:
@@ -175,11 +180,29 @@ class ChainProposer:
             if spare is not None and len(spare) < self.sizes.sequences:
                 spare.append(request.drafter)
 
-    def _learn(self, requests: list[Request], committed: list[list[int]]) -> None:
+    def _forward(self, sequences: int) -> float | None:
+        """Return the seconds since the last step if it had the same number of sequences.
+
+        A step that read a prompt is no measure: pass 0.
+        """
+        if self.clock is None or self.began is None or sequences != self.began[0]:
+            return None
+        return self.clock() - self.began[1] if sequences else None
+
+    def _learn(
+        self, requests: list[Request], committed: list[list[int]], forward: float | None
+    ) -> None:
         if self.policy is None:
             return
         read = list(zip(requests, committed, strict=True))
-        accepted = sum(len(new) - 1 for request, new in read if request.drafted)
-        self.policy.record(len(read), sum(request.drafted for request in requests), accepted)
-        if hits := [request.probed[0] == new[0] for request, new in read if request.probed]:
-            self.policy.record_probe(len(hits), sum(hits))
+        hits = [request.probed[0] == new[0] for request, new in read if request.probed]
+        self.policy.record(
+            Step(
+                sequences=len(read),
+                drafted=sum(request.drafted for request in requests),
+                accepted=sum(len(new) - 1 for request, new in read if request.drafted),
+                probed=len(hits),
+                hits=sum(hits),
+                forward=forward,
+            )
+        )

@@ -12,19 +12,16 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from tasc.decoding.adaptive import Adaptive, AdaptiveDrafter
 from tasc.decoding.beginnings import Beginnings
 from tasc.decoding.core.grammar import FORCED, Grammar
-from tasc.decoding.core.protocols import Drafter
 from tasc.decoding.core.sampling import Sampling
 from tasc.decoding.core.stopping import StopStrings
 from tasc.decoding.decode import Engine, Request, Running
 from tasc.decoding.drafters import Factory, Method
 from tasc.decoding.drafters.none import Autoregressive
-from tasc.decoding.library import chosen
+from tasc.decoding.library import chosen, policy_of
 from tasc.decoding.loaded import Loaded
 from tasc.errors import InputError
-from tasc.models.cost import measured_cost
 from tasc.models.packed import native_threads
 from tasc.serving.http.logprobs import Logprobs, joined
 from tasc.serving.http.penalties import Penalties
@@ -102,11 +99,10 @@ class Worker:
     ) -> None:
         """Admit ``size`` jobs of ``capacity`` tokens, prompts included, and ``queue`` more."""
         self.loaded, self.method, self.size, self.most = loaded, method, size, size + queue
-        self.policy = Adaptive(measured_cost(loaded.target)) if method.adaptive else None
         self.spell = token_speller(loaded.tokenizer.tokenizer)
         target = loaded.target
-        beginnings = Beginnings(target, SHARED * capacity)
-        self.engine = Engine(target, loaded.end_ids, method.budget, beginnings)
+        policy, beginnings = policy_of(method, target), Beginnings(target, SHARED * capacity)
+        self.engine = Engine(target, loaded.end_ids, method.budget, policy, beginnings)
         self.longest = capacity + max(method.budget, FORCED) + 1  # with drafts
         self.commands = SimpleQueue[Callable[[], None]]()
         self.jobs: dict[Running, Job] = {}
@@ -213,17 +209,10 @@ class Worker:
         )
 
     def _factory(self, job: Job) -> Factory:
-        drafting, policy = job.drafting, self.policy
+        drafting = job.drafting
         if drafting is None:
             return Autoregressive
-        make = drafting.method.constrained(drafting.make, job.grammar)
-        if policy is None:
-            return make
-
-        def adaptive() -> Drafter:
-            return AdaptiveDrafter(make(), policy)
-
-        return adaptive
+        return drafting.method.constrained(drafting.make, job.grammar)
 
     def _step(self) -> None:
         try:

@@ -57,7 +57,7 @@ def build(rng: random.Random, seeds: Seeds, sandbox: Path) -> list[object]:
             [*bench, "--model", base, "--draft", folder, "--method", "slem"],
             [*tune, "--merge"],
             [*tune, "--draft-head", "--max-new-tokens", "8"],
-            ["vocab", base, folder, "--data", task, "--prompts", "1", "--positions", "1"],
+            ["vocab", base, folder, "--data", task, "--prompts", "1"],
         )
     )
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import Needs
 from tasc.decoding.drafters.heads.draft_vocab.full import DraftVocabulary, Unchanging
 from tasc.errors import InputError
 from tasc.models.cache import tree_cache
@@ -34,6 +35,8 @@ class Eagle:
     Its own states last for one tree. It reads when a draft is requested, so that steps without a
     draft cost nothing. On a device, the host waits for the finished tree only.
     """
+
+    needs = Needs(hidden_states=True, drafts_first=False)
 
     def __init__(
         self,
@@ -74,15 +77,15 @@ class Eagle:
         else:
             self.pending.append((hidden[self._committing(path, tokens)], tokens))
         if not isinstance(self.vocabulary, Unchanging):
-            kept = self._committing(path, tokens)
-            self.vocabulary.observe(self._to_device(tokens), rows, kept)
+            committing = self._committing(path, tokens)
+            self.vocabulary.observe(self._to_device(tokens), rows, committing)
 
     def _observe_prompt(self, hidden: Tensor, path: np.ndarray, tokens: np.ndarray) -> None:
         self.prefilled = True
         length, after = len(self.prompt), np.append(self.prompt[1:], tokens)
         self.vocabulary.start(self._to_device(self.prompt), hidden[:length])
-        kept = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
-        self.pending.append((hidden[kept], after))
+        committing = self._to_device(np.append(np.arange(length), length + path)[: len(after)])
+        self.pending.append((hidden[committing], after))
 
     @torch.inference_mode()
     def draft(self, max_nodes: int) -> Draft:

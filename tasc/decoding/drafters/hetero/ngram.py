@@ -31,8 +31,10 @@ class NgramModel:
         inside = np.ones(len(flat), bool)  # whether those tokens belong to the same text
         for _ in range(n):
             keys = (number * size + flat)[inside]
-            known, number[inside], counts = np.unique(keys, return_inverse=True, return_counts=True)
-            self.levels.append((known, counts))
+            level_keys, number[inside], counts = np.unique(
+                keys, return_inverse=True, return_counts=True
+            )
+            self.levels.append((level_keys, counts))
             number = np.append(0, number[:-1])  # read only inside, where it was set
             inside = np.append(False, inside[:-1])
             inside[start] = False

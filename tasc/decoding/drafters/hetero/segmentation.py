@@ -70,11 +70,11 @@ class Segmentation:
             shares = [share for mass in masses if (share := mass * probability) >= o.floor]
             if not sum(shares):
                 continue
-            known = session.draft_model.known(node, draft)
-            if known is None:
+            continued = session.draft_model.known(node, draft)
+            if continued is None:
                 self.waiting.append((grown, node, draft, depth + 1, shares))
             else:
-                self._enter((len(grown), grown, known, depth + 1), shares)
+                self._enter((len(grown), grown, continued, depth + 1), shares)
 
 
 def relevant(session: DraftSession, string: bytes, token: int) -> tuple[np.ndarray, list[int]]:

@@ -9,6 +9,7 @@ drafts carry no distributions.
 import numpy as np
 
 from tasc.decoding.core.draft import Draft, chain
+from tasc.decoding.core.protocols import NO_NEEDS
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 from tasc.tokenizer.alignment import Aligned
@@ -16,6 +17,8 @@ from tasc.tokenizer.alignment import Aligned
 
 class Slem:
     """One sequence's drafter."""
+
+    needs = NO_NEEDS
 
     def __init__(self, pair: Pair, options: HeteroOptions) -> None:
         self.pair, self.options = pair, options

@@ -80,8 +80,15 @@ def pair_of(resources: Resources, options: HeteroOptions) -> Pair:
     target = Encoder(resources.tokenizer)
     size = int(resources.target.model.config.get_text_config().vocab_size)
     draft, ends, draft_model, width = _drafter(resources, target, options)
-    own = target, draft, resources.end, list(ends), (size, width)
-    return Pair(*own, draft_model, resources.sampling)
+    return Pair(
+        target,
+        draft,
+        resources.end,
+        list(ends),
+        (size, width),
+        draft_model,
+        resources.sampling,
+    )
 
 
 def _drafter(
@@ -90,17 +97,17 @@ def _drafter(
     """Return the vocabulary, its end tokens, a maker of draft models, and the number of logits."""
     source, most = resources.draft, options.size
     if source is not None and source.model is not None:
-        model, known = source.model, Encoder(source.tokenizer)
+        model, draft_encoder = source.model, Encoder(source.tokenizer)
         width = int(model.config.get_text_config().vocab_size)
         if most:
-            if known.strings == target.strings:
+            if draft_encoder.strings == target.strings:
                 counts = token_counts(resources, width)
             else:
-                outputs = _outputs(resources, target, known)
+                outputs = _outputs(resources, target, draft_encoder)
                 counts = corpus_counts(outputs, source.ends[0], width)
             model = pruned(model, counts, most)
         prove(Target(model))
-        return known, source.ends, lambda: NeuralDraftModel(Target(model)), width
+        return draft_encoder, source.ends, lambda: NeuralDraftModel(Target(model)), width
     if most:
         raise InputError("size prunes a draft model's LM head: name a model with --draft")
     encoder: Encoding = Bytes() if source is None else Encoder(source.tokenizer)

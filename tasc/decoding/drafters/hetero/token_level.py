@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tasc.decoding.core.draft import Draft, LazyProposal, chain
+from tasc.decoding.core.protocols import NO_NEEDS
 from tasc.decoding.drafters.hetero.options import HeteroOptions
 from tasc.decoding.drafters.hetero.pair import DraftSession, Pair
 
@@ -39,6 +40,8 @@ class Chain:
 
 class TokenLevel:
     """One sequence's drafter: a chain of draft tokens that are also target tokens."""
+
+    needs = NO_NEEDS
 
     def __init__(
         self, pair: Pair, options: HeteroOptions, to_target: np.ndarray, normalise: bool

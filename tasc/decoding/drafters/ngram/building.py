@@ -127,11 +127,11 @@ def _write_pieces(
     first = file.truncate()  # p_min may leave nothing to write there
     written: list[tuple[int, np.ndarray]] = []  # entries, and contexts by token, of each piece
     contexts = entries = 0
-    for own, lists, counted in pieces:
-        file.write(own.data)
+    for continuations, lists, counted in pieces:
+        file.write(continuations.data)
         nodes.write((lists + np.uint64(entries)).data)
-        contexts, entries = contexts + len(lists), entries + len(own)
-        written.append((len(own), counted))
+        contexts, entries = contexts + len(lists), entries + len(continuations)
+        written.append((len(continuations), counted))
     nodes.write(np.uint64(entries).tobytes())  # ends the last list
     _place(file, first, builder, written)
     return builder.header(contexts, entries)
@@ -214,7 +214,7 @@ def make_index(
     folder = work / "index.tmp"  # always started anew
     folder.mkdir(exist_ok=True)
     with writing(folder):
-        file = IndexFile(folder / FILE, tokenizer, options.counts)
+        file = IndexFile(folder / FILE, tokenizer, options.rules)
         for merged in options.merge:
             file.add_index(Path(merged))
         with options.start(tokenizer) as executor:
@@ -237,7 +237,7 @@ def make_index(
         bytes=size,
         bytes_per_token=size / max(file.tokens, 1),
         build_seconds=seconds,
-        counts=options.counts,
+        counts=options.rules,
     )
     return Indexed(index, file.path, tokenizer, report)
 

@@ -4,10 +4,13 @@ import numpy as np
 
 from tasc._native import LookupDrafter, SuffixDrafter
 from tasc.decoding.core.draft import Draft
+from tasc.decoding.core.protocols import NO_NEEDS
 
 
 class NativeDrafter:
     """One sequence's drafter; all work is native."""
+
+    needs = NO_NEEDS
 
     def __init__(self, native: LookupDrafter | SuffixDrafter) -> None:
         self.native = native

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasc._native import NgramTrie as NativeTrie
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.protocols import NO_NEEDS, Factory
 from tasc.decoding.core.resources import Resources
 from tasc.errors import InputError
 from tasc.options.bounds import MOST_NODES, Bounded, within
@@ -42,6 +42,8 @@ def prepare(resources: Resources, options: NgramTrieOptions) -> Factory:  # noqa
 
 class NgramTrie:
     """One sequence's drafter."""
+
+    needs = NO_NEEDS
 
     def __init__(self, options: NgramTrieOptions) -> None:
         self.options = options

@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.protocols import NO_NEEDS, Factory
 from tasc.decoding.core.resources import Resources
 from tasc.errors import InputError
 from tasc.options.bounds import LONGEST, MOST_NODES, Bounded, within
@@ -62,6 +62,8 @@ def bigram_table(model: PreTrainedModel, k: int, progress: Progress = silent) ->
 
 class Ngrammys:
     """One sequence's drafter; the table is shared."""
+
+    needs = NO_NEEDS
 
     def __init__(self, table: np.ndarray, end: int, options: NgrammysOptions) -> None:
         """Draft from ``table`` (V, k) int32; ``end`` has no children."""

@@ -1,14 +1,15 @@
 """Options for counting n-grams, in ``tasc index`` and in methods that count a corpus."""
 
 from dataclasses import dataclass, field, fields
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from tasc.errors import InputError
 from tasc.options.bounds import MOST, Bounded, within
-from tasc.options.command import StepSpec, like
-from tasc.options.executor import ADDRESS, EXECUTOR_FIELDS, ExecutorOptions
-from tasc.options.fields import TOKENIZER
+from tasc.options.command import StepSpec
+from tasc.options.executor import EXECUTOR_FIELDS, ExecutorOptions
+from tasc.options.fields import TOKENIZER, as_value_error
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,16 @@ class IndexOptions(ExecutorOptions):
         makes=frozenset({"index"}),
         chat_template_of="tokenizer",
         incidental=EXECUTOR_FIELDS | {"memory"},
-        by_hand=ADDRESS | {"merge"},
+        by_hand=frozenset({"merge"}),
         streamed=True,
     )
 
     tokenizer: Annotated[str, TOKENIZER]
-    n_max: int = like(Counts, "n_max")
-    p_min: int = like(Counts, "p_min")
-    discount: float = like(Counts, "discount")
-    strength: float = like(Counts, "strength")
-    mark: bool = like(Counts, "mark")
+    counts: str = Field(
+        "",
+        description="What to count, if not as tasc-spec does by default: its options n_max, "
+        "p_min, discount, strength and mark, as in n_max=8,discount=0.6.",
+    )
     merge: tuple[str, ...] = Field(
         (), description="Saved index to merge before the source's outputs; repeatable."
     )
@@ -53,6 +54,47 @@ class IndexOptions(ExecutorOptions):
         2.0, ge=0.001, le=MOST, description="Memory in GiB; larger corpora are counted in parts."
     )
 
+    @field_validator("counts")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        with as_value_error():
+            read_counts(value)
+        return value
+
     @property
-    def counts(self) -> Counts:
-        return Counts(**{option.name: getattr(self, option.name) for option in fields(Counts)})
+    def rules(self) -> Counts:
+        return read_counts(self.counts)
+
+
+def read_counts(text: str) -> Counts:
+    """Read ``key=value,…``, such as ``n_max=8,discount=0.6``; an empty text is the default.
+
+    Raises InputError for an unknown key, or a value of the wrong type or out of bounds.
+    """
+    known_fields = {option.name: option for option in fields(Counts)}
+    values: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        key, _, value = item.partition("=")
+        if key not in known_fields or key in values:
+            raise InputError(
+                f"counts: got {item!r:.60}: write key=value, once each, with the keys "
+                + ", ".join(known_fields)
+            )
+        values[key] = _read(key, value, type(known_fields[key].default))
+    try:
+        return Counts(**values)
+    except InputError as error:
+        raise InputError(f"counts: {error}") from None
+
+
+def _read(key: str, value: str, kind: type) -> bool | int | float:
+    if kind is bool and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        if kind is bool:
+            raise ValueError
+        number: int | float = kind(value)
+    except ValueError:
+        wanted = "true or false" if kind is bool else kind.__name__
+        raise InputError(f"counts: {key} must be {wanted}, got {value!r:.60}") from None
+    return number

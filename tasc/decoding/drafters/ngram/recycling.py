@@ -18,7 +18,7 @@ import numpy as np
 
 from tasc._native import NgramDrafter, RecycledLogits, SourceWeights
 from tasc.decoding.core.draft import Draft
-from tasc.decoding.core.protocols import Factory
+from tasc.decoding.core.protocols import NO_NEEDS, Factory, Needs
 from tasc.decoding.core.resources import Resources
 from tasc.models.cost_model import SUCCESSORS
 from tasc.options.bounds import Bounded, within
@@ -41,9 +41,29 @@ class RecyclingOptions(Bounded):
 def prepare(resources: Resources, options: RecyclingOptions) -> Factory:
     """Prepare recycling; sequences share the logits and the weights."""
     logits = RecycledLogits(options.rows, options.renewal)
-    weights = SourceWeights(0, False, False, 1.0, 0.0, False)
-    none = (False, 1, 1.0, 0.0, 0.0, 0, 0.0, False, False)  # no prompt, no match
-    return lambda: NgramTrees(NgramDrafter([], None, weights, *none, resources.end), logits)
+    weights = SourceWeights(
+        corpora=0, memory=False, prompt=False, lambda_=1.0, gain=0.0, match=False
+    )
+
+    def make() -> NgramTrees:
+        native = NgramDrafter(
+            corpora=[],
+            memory=None,
+            weights=weights,
+            prompt=False,
+            n_max=1,
+            lambda_=1.0,
+            gain=0.0,
+            discount=0.0,
+            width=0,
+            min_probability=0.0,
+            match=False,
+            fallback=False,
+            end=resources.end,
+        )
+        return NgramTrees(native, logits)
+
+    return make
 
 
 class NgramTrees:
@@ -58,14 +78,16 @@ class NgramTrees:
     ) -> None:
         """Draft with ``native``; ``mark``: whether it marks where outputs begin."""
         self.native, self.logits, self.mark = native, logits, mark
-        self.top_logits = 1 if logits is None else SUCCESSORS
+        self.needs = NO_NEEDS
+        self.recent = np.empty(0, np.int32)
+        self.add_logits: Callable[[], None] | None = None
         if logits is not None:
             native.recycle(logits)
+            self.needs = Needs(logits=True, top_logits=SUCCESSORS)
 
     def start(self, prompt: np.ndarray) -> None:
         self.native.start(prompt, self.mark)
-        self.recent = prompt[-CONTEXT:]
-        self.add_logits: Callable[[], None] | None = None
+        self.recent, self.add_logits = prompt[-CONTEXT:], None
 
     def draft(self, max_nodes: int) -> Draft:
         """Return the tree of at most ``max_nodes`` nodes with the most probable paths."""
@@ -74,6 +96,12 @@ class NgramTrees:
 
     def sources(self) -> np.ndarray:
         return self.native.sources()
+
+    def defer_updates(self) -> None:
+        self.native.defer_updates()
+
+    def apply_updates(self) -> None:
+        self.native.apply_updates()
 
     def on_logits(self, draft: Draft, logits: "Logits") -> None:
         if self.logits is None:

@@ -37,5 +37,12 @@ def prepare(resources: Resources, options: SuffixOptions) -> Factory:
         raise InputError("the corpus has no outputs to match: pass some")
     whole = Encoded.of(outputs)
     corpus = SuffixArray(whole.tokens, whole.offsets, resources.end)
-    given = corpus, options.longest, options.min_probability, options.width, resources.end
-    return lambda: NativeDrafter(SuffixDrafter(*given))
+    return lambda: NativeDrafter(
+        SuffixDrafter(
+            corpus=corpus,
+            longest=options.longest,
+            min_probability=options.min_probability,
+            width=options.width,
+            end=resources.end,
+        )
+    )

@@ -82,8 +82,8 @@ def indexes_of(resources: Resources, options: TascSpecOptions) -> list[NgramInde
     indexes = list(resources.indexes) if options.corpus else []
     for index in indexes:
         check_counts(index, options)
-    known = any(len(output) for output in resources.outputs)
-    if options.corpus and not indexes and (known or not options.prompt):
+    has_outputs = any(len(output) for output in resources.outputs)
+    if options.corpus and not indexes and (has_outputs or not options.prompt):
         indexes = [build_index(resources.outputs, resources.end, options)]
     return indexes
 
@@ -95,7 +95,14 @@ class Learnt:
         """Begin empty; ``logits``: whether to recycle the target's logits."""
         o = options
         self.memory = Memory(min(o.n_max, CONTEXT), o.memory)
-        self.weights = SourceWeights(corpora, True, o.prompt, o.lambda_, o.gain, o.match)
+        self.weights = SourceWeights(
+            corpora=corpora,
+            memory=True,
+            prompt=o.prompt,
+            lambda_=o.lambda_,
+            gain=o.gain,
+            match=o.match,
+        )
         recycling = RecyclingOptions()
         self.logits = RecycledLogits(recycling.rows, recycling.renewal) if logits else None
 
@@ -135,15 +142,23 @@ class TascSpec(NgramTrees):
         options: TascSpecOptions,
         learnt: Learnt | None = None,
     ) -> None:
-        o = options
         self.learnt, self.end = learnt, end
-        memory, weights = (learnt.memory.table, learnt.weights) if learnt else (None, None)
-        prompt = o.prompt, min(o.n_max, CONTEXT) if o.match else o.n_max
-        mixture = o.lambda_, o.gain, o.prompt_discount
-        tree = o.width, o.min_probability
-        rest = (*prompt, *mixture, *tree, o.match, True, end)
-        native = NgramDrafter(list(indexes), memory, weights, *rest)
-        super().__init__(native, learnt.logits if learnt else None, mark=o.mark)
+        native = NgramDrafter(
+            corpora=list(indexes),
+            memory=learnt.memory.table if learnt else None,
+            weights=learnt.weights if learnt else None,
+            prompt=options.prompt,
+            n_max=min(options.n_max, CONTEXT) if options.match else options.n_max,
+            lambda_=options.lambda_,
+            gain=options.gain,
+            discount=options.prompt_discount,
+            width=options.width,
+            min_probability=options.min_probability,
+            match=options.match,
+            fallback=True,
+            end=end,
+        )
+        super().__init__(native, learnt.logits if learnt else None, mark=options.mark)
 
     def observe(self, tokens: np.ndarray) -> None:
         super().observe(tokens)

@@ -105,8 +105,8 @@ class MicroSpec:
     @property
     def ids(self) -> Tensor:
         """(n,) int64: the token of each column, -1 where there is none."""
-        own = self._ids[: self._extent]
-        return own if self._frequent is None else torch.cat([self._frequent.ids, own])
+        window_ids = self._ids[: self._extent]
+        return window_ids if self._frequent is None else torch.cat([self._frequent.ids, window_ids])
 
     @torch.inference_mode()
     def start(self, prompt: Tensor, hidden: Tensor) -> None:
@@ -127,8 +127,12 @@ class MicroSpec:
         if self._ready is not None:
             torch.cuda.current_stream(hidden.device).wait_event(self._ready)
         n = self._extent
-        own = torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
-        return own if self._frequent is None else torch.cat([self._frequent.logits(hidden), own], 1)
+        window_logits = torch.addmm(self._mask[:n], hidden, self._buffer[:n].T)
+        return (
+            window_logits
+            if self._frequent is None
+            else torch.cat([self._frequent.logits(hidden), window_logits], 1)
+        )
 
     def drafted(self, tokens: Tensor) -> None:
         """Store the tree's tokens (n,) int64 until verification: drafting changes nothing."""

@@ -298,3 +298,17 @@ def test_hours_are_measured_with_the_model(capsys, base):
     training = planned().steps["baseline"]
     assert (training.epochs, training.limit) == (10.0, None)
     assert "for 24 h in total" in Path("recipe.yaml").read_text()
+
+
+@pytest.mark.parametrize(("rows", "trims"), [(150, True), (200, False)])
+def test_a_model_with_a_large_vocabulary_is_trimmed_before_it_is_trained(
+    capsys, monkeypatch, rows, trims
+):
+    monkeypatch.setattr("tasc.commands.trimmed.ROWS", rows)  # of 320
+    monkeypatch.setattr("tasc.vocab.trim.ROWS", 1)  # so the task's tokens and bytes stay
+    make_base(Path("base"), tied=False)  # 46 % of the weights are embeddings
+    done(capsys, "init", "mine.jsonl", "--model", "base", "--hours", "50")
+    steps = planned().steps
+    assert ("trimmed" in steps) == trims
+    assert steps["baseline"].model == ("trimmed" if trims else "base")
+    assert ("of the weights are embeddings" in Path("recipe.yaml").read_text()) == trims

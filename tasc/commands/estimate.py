@@ -24,6 +24,7 @@ from tasc.commands.measure import (
     measure_training,
 )
 from tasc.commands.plan import Plan
+from tasc.commands.trimmed import make_trimmed
 from tasc.data.corpus import load
 from tasc.decoding.drafters import parse
 from tasc.decoding.drafters.ngram.options import IndexOptions
@@ -92,11 +93,17 @@ class MadeAnalysis:
 
 
 def estimate_steps(
-    plan: Plan, analyses: Mapping[str, MadeAnalysis], progress: Progress = silent
+    plan: Plan,
+    analyses: Mapping[str, MadeAnalysis],
+    progress: Progress = silent,
+    trimmed: Mapping[str, Path] | None = None,
 ) -> dict[str, StepEstimate]:
-    """Estimate the steps of ``plan`` by name; ``analyses`` are those that could be made."""
+    """Estimate the steps of ``plan`` by name.
+
+    ``analyses`` and the folders of ``trimmed`` models are those that were made before.
+    """
     with scratch() as folder:
-        estimator = _Estimator(plan, folder, analyses, progress)
+        estimator = _Estimator(plan, folder, analyses, progress, dict(trimmed or {}))
         return {name: estimator.of(name) for name in plan.steps}
 
 
@@ -112,6 +119,7 @@ class _Estimator:
     folder: Path
     analyses: Mapping[str, MadeAnalysis]
     progress: Progress
+    trimmed: dict[str, Path]
     _read: dict[tuple[str, str], Texts] = field(default_factory=dict)
     _trained_tokens: dict[str, float] = field(default_factory=dict)  # by step
     _trainings: dict[tuple[object, ...], TrainingCost] = field(default_factory=dict)
@@ -273,6 +281,8 @@ class _Estimator:
             return self._model(step.model)
         if isinstance(step, BaseOptions):
             return self._new_model(reference, step)
+        if isinstance(step, AugmentOptions):
+            return self._trimmed_model(reference, step)
         path = resolve_model(reference)[1]
         if not is_here(path):
             raise _NotEstimatedError("the model is not here yet")
@@ -305,6 +315,15 @@ class _Estimator:
         model = build(preset, rows, step.positions, step.seed, end=tokenizer.eos_id)
         save_model(model, tokenizer, folder)
         return str(folder)
+
+    def _trimmed_model(self, name: str, step: AugmentOptions) -> str:
+        """Return a folder with the model that a step trims, before any training of it."""
+        if name not in self.trimmed:
+            model = self._model(step.tokenizer)
+            self.progress("trim a model to estimate", 0, 0)
+            texts = with_chat_template(self._texts(step).corpus, load_tokenizer(model))
+            self.trimmed[name] = make_trimmed(model, texts, step.rows, self.folder / name)
+        return str(self.trimmed[name])
 
     def _texts(self, step: StepOptions) -> Texts:
         """Read the splits of a step, once for all steps that read the same."""

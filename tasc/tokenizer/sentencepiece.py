@@ -5,20 +5,26 @@ specifications of the trainer (the algorithm) and of the normalizer. BPE models 
 two pieces that form a third may merge, the highest score first.
 """
 
+import hashlib
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 
 from tasc.data.foreign import as_input_error
 from tasc.errors import InputError
+from tasc.files.cache import cache_folder
+from tasc.files.disk import replacing
 from tasc.tokenizer.token_bytes import MARK
 
 BPE, UNIGRAM = 2, 1
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
 _FIRST = b"\x0a"  # field 1, the first piece
+_LARGE = 1 << 16  # pieces from which a tokenizer is kept; fewer are built in a second
 _LONGEST = 4096  # bytes of a piece; published models have at most 64
 _VARINT = 10  # bytes of an integer
 _SIZES = {1: 8, 2: 0, 5: 4}  # bytes of a value by wire type; 2 has its own size
@@ -68,7 +74,41 @@ def read_sentencepiece(path: Path, contents: bytes) -> tuple[Tokenizer, str]:
 
 
 def build(model: Pieces) -> Tokenizer:
-    """Return the tokenizer of a model."""
+    """Return the tokenizer of a model; that of a large vocabulary is kept in tasc's cache.
+
+    BPE models store no merges. To find them takes seconds for 262,144 pieces, and most of the time
+    that a model with such a vocabulary takes to load.
+    """
+    if len(model.pieces) < _LARGE:
+        return _new(model)
+    path = cache_folder() / f"sentencepiece-{_fingerprint(model)}.json"
+    with suppress(Exception):  # tokenizers raises no narrower class for a damaged file
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    tokenizer = _new(model)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as new:
+            new.write_text(tokenizer.to_str(), encoding="utf-8")
+    return tokenizer
+
+
+def _fingerprint(model: Pieces) -> str:
+    """Return a hash of all that the tokenizer depends on, this file included."""
+    texts, scores, kinds = zip(*model.pieces, strict=True)
+    options = model.algorithm, model.prefix, model.squeeze, tokenizers.__version__
+    digest = hashlib.sha256(repr(options).encode())
+    for part in (
+        Path(__file__).read_bytes(),
+        model.charsmap,
+        "\0".join(texts).encode(),
+        struct.pack(f"<{len(scores)}d", *scores),
+        struct.pack(f"<{len(kinds)}q", *kinds),
+    ):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:24]
+
+
+def _new(model: Pieces) -> Tokenizer:
     tokenizer = Tokenizer(_model(model))
     tokenizer.normalizer = _normalizer(model)
     tokenizer.decoder = _decoder(model)

@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import torch
 from tasc.errors import InputError
 from tasc.progress import Progress, silent
 from tasc.training import checkpoint, processes
-from tasc.training.core.batch import Examples, collate, plan_epoch
+from tasc.training.core.batch import Batch, Examples, collate, cut_for_cpu, plan_epoch
 from tasc.training.core.schedule import Evaluation, Journal, Schedule, TrainReport
 from tasc.training.objectives.learner import Learner
 
@@ -143,12 +143,15 @@ class Run:
         targets = max(1, sum(self.examples.targets_of(indices) for indices in micro))
         total = 0.0
         for i in range(self.group.rank, len(micro), self.group.size):
-            batch = collate(self.examples, micro[i]).to(self.device)
             self._seed(step, i)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.schedule.bfloat16):
-                loss = self.loss(self.model, batch) / targets
-            torch.autograd.backward(loss)
-            total += float(loss.detach())
+            for batch in self._batches(micro[i]):
+                autocast = torch.autocast(
+                    self.device.type, torch.bfloat16, enabled=self.schedule.bfloat16
+                )
+                with autocast:
+                    loss = self.loss(self.model, batch) / targets
+                torch.autograd.backward(loss)
+                total += float(loss.detach())
         total = self.group.total(total)
         self._check_finite(total, step)
         self._update(step)
@@ -156,6 +159,16 @@ class Run:
         self.journal.targets += targets
         self.journal.tokens += int(self.examples.lengths[np.concatenate(micro)].sum())
         return total
+
+    def _batches(self, indices: np.ndarray) -> Iterator[Batch]:
+        """Yield a micro-batch, on a CPU in parts with little padding."""
+        if self.device.type != "cpu":
+            yield collate(self.examples, indices).to(self.device)
+            return
+        # oneDNN compiles a product in bfloat16 for each new shape; those in float32 need none.
+        multiple = {} if self.schedule.bfloat16 else {"multiple": 1}
+        for part in cut_for_cpu(self.examples.lengths, indices):
+            yield collate(self.examples, part, **multiple)
 
     def _update(self, step: int) -> None:
         self._add_up_gradients()

@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from tasc.models.cost import busy_clock
 from tasc.training.core.batch import Examples, collate
-from tasc.training.objectives.language import summed_loss
+from tasc.training.objectives import language
 
 _MEASURED = 512  # tokens of a measured batch: more take no less time each
 _QUARTERS = (2, 1, 2, 3)  # of the examples by length; the first one allocates
@@ -40,6 +40,7 @@ def training_speed(
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     device = parameters[0].device
     clock = busy_clock(device)
+    loss_of = language.learner(model).loss
     order = np.argsort(examples.lengths)
     usual = max(int(np.median(examples.lengths)), 1)
     most = -(-_MEASURED // usual)
@@ -51,8 +52,9 @@ def training_speed(
         begin = clock()
         batch = collate(examples, indices).to(device)
         storages = dict[int, int]()
-        with _recording(storages):
-            loss = summed_loss(model, batch, bfloat16=bfloat16)
+        autocast = torch.autocast(device.type, torch.bfloat16, enabled=bfloat16)
+        with _recording(storages), autocast:
+            loss = loss_of(model, batch)
         torch.autograd.backward(loss)
         seconds = clock() - begin
         by_example.append(seconds / len(indices))

@@ -89,6 +89,15 @@ def trim(
     return Trimmed(smaller, tuple(new), len(used))
 
 
+def can_trim(tokenizer: LoadedTokenizer) -> bool:
+    """Return whether ``trim`` supports the kind of a tokenizer."""
+    try:
+        _vocabulary(tokenizer)
+    except InputError:
+        return False
+    return True
+
+
 def predict_trim(
     cost: EmbeddingCost, tokenizer: LoadedTokenizer, used: Iterable[int]
 ) -> tuple[TrimPoint, ...]:

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from tasc.errors import InputError
+from tasc.tokenizer import sentencepiece
 from tasc.tokenizer.loaded import load_tokenizer
 
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6
@@ -83,3 +84,35 @@ def test_real_models(real_tokenizer, name):
     ids = loaded.encode([text]).tokens.tolist()
     assert loaded.tokenizer.decode(ids) == text
     assert b"".join(loaded.vocabulary()[i] for i in ids).decode() == " " + text
+
+
+@pytest.mark.parametrize("algorithm", [1, 2])
+def test_a_large_vocabulary_is_built_once_and_again_if_its_copy_is_damaged(
+    tmp_path, monkeypatch, algorithm
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sentencepiece, "_LARGE", len(PIECES))
+    built = []
+
+    def counted(pieces, new=sentencepiece._new):
+        built.append(pieces)
+        return new(pieces)
+
+    monkeypatch.setattr(sentencepiece, "_new", counted)
+    first = load(tmp_path, model(algorithm)).tokenizer.to_str()
+    again = load(tmp_path, model(algorithm))
+    assert len(built) == 1
+    assert again.tokenizer.to_str() == first
+    assert again.encode(["abc a[INST]b é"]).tokens.tolist()
+    load(tmp_path, model(algorithm, rules=((3, 0), (4, 1))))
+    assert len(built) == 2  # another model is another entry
+    for copy in (tmp_path / "cache").rglob("sentencepiece-*.json"):
+        copy.write_text("{")
+    assert load(tmp_path, model(algorithm)).tokenizer.to_str() == first
+    assert len(built) == 3
+
+
+def test_a_small_vocabulary_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    load(tmp_path, model())
+    assert not (tmp_path / "cache").exists()

@@ -11,6 +11,7 @@ from tasc.training.core.batch import (
     IGNORED,
     Examples,
     collate,
+    cut_for_cpu,
     encode_examples,
     pack_blocks,
     plan_epoch,
@@ -159,3 +160,22 @@ def test_packed_documents_do_not_see_each_other(tokenizer):
         with torch.no_grad():
             alone = model(input_ids=ids[:, start:stop]).logits[0]
         torch.testing.assert_close(together[start:stop], alone, atol=1e-4, rtol=1e-4)
+
+
+def test_parts_contain_every_example_once_and_have_similar_lengths_and_tokens():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 300, 200)
+    indices = rng.permutation(200)[:32]
+    parts = cut_for_cpu(lengths, indices)
+    assert sorted(np.concatenate(parts)) == sorted(indices)
+    assert len(parts) == len(set(map(tuple, parts))) > 1
+    ordered = [lengths[part] for part in parts]
+    assert all(first.max() <= second.min() for first, second in pairwise(ordered))
+    assert max(len(part) * lengths[part].max() for part in parts) <= 3 * lengths.max()
+
+
+def test_a_small_batch_stays_together_and_a_long_example_is_a_part():
+    lengths = np.array([4, 8, 5000])
+    assert [part.tolist() for part in cut_for_cpu(lengths, np.array([1, 0]))] == [[0, 1]]
+    assert [part.tolist() for part in cut_for_cpu(lengths, np.array([2]))] == [[2]]
+    assert [part.tolist() for part in cut_for_cpu(lengths, np.array([0, 2, 1]))][-1] == [2]

@@ -6,7 +6,9 @@ from tasc.models.embeddings import extend_embeddings
 from tasc.models.folder.tying import is_tied
 from tasc.models.load import load_model
 from tasc.training.adapters import lora
+from tasc.training.adapters.low_rank import BitDropout, LowRank
 from tasc.training.adapters.options import AdapterOptions
+from tasc.training.adapters.rows import Rows
 from tasc.training.core.batch import Batch
 from tasc.training.objectives.language import summed_loss
 from tests import pico
@@ -99,8 +101,8 @@ def test_trained_rows_have_the_gradients_of_peft(tmp_path, architecture, tied, b
     disturb(model)
     model.get_input_embeddings().original_module.padding_idx = 321
     made = []
-    for kind in (*lora.Rows.__bases__, lora.Rows):
-        for module in (m for m in model.modules() if isinstance(m, lora.Rows.__bases__)):
+    for kind in (*Rows.__bases__, Rows):
+        for module in (m for m in model.modules() if isinstance(m, Rows.__bases__)):
             module.__class__ = kind
         model.zero_grad()
         (loss := summed_loss(model, Batch(IDS, IDS, None), bfloat16=bfloat16)).backward()
@@ -133,7 +135,7 @@ def test_trainable_parameters_are_float32_on_a_bfloat16_base(tmp_path):
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])
 def test_elements_are_dropped_independently_at_the_rate_and_the_mean_is_kept(rate):
     torch.manual_seed(0)
-    out = lora.BitDropout(rate)(torch.ones(4, 250_000))
+    out = BitDropout(rate)(torch.ones(4, 250_000))
     assert out.mean().item() == pytest.approx(1.0, abs=0.003)
     assert out[out != 0].unique().numel() == 1
     dropped = (out == 0).float()
@@ -145,7 +147,7 @@ def test_elements_are_dropped_independently_at_the_rate_and_the_mean_is_kept(rat
 
 def test_the_mask_follows_from_the_generator_and_passes_gradients():
     x = torch.randn(7, 5, requires_grad=True)
-    layer = lora.BitDropout(0.2)
+    layer = BitDropout(0.2)
     torch.manual_seed(3)
     first = layer(x)
     torch.manual_seed(3)
@@ -153,3 +155,23 @@ def test_the_mask_follows_from_the_generator_and_passes_gradients():
     first.sum().backward()
     torch.testing.assert_close(x.grad, torch.where(first == 0, 0.0, layer.scale))
     assert layer.eval()(x) is x
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("bfloat16", [True, False])
+def test_low_rank_layers_have_the_losses_and_gradients_of_peft(tmp_path, dropout, bfloat16):
+    model = load_model(str(pico.make_model(tmp_path)), dtype="float32")
+    lora.attach(model, [], AdapterOptions(rank=4, alpha=8, dropout=dropout))
+    disturb(model.train())
+    layers = [module for module in model.modules() if isinstance(module, LowRank)]
+    assert len(layers) == 14
+    made, batch = [], Batch(IDS % 320, IDS % 320, None)
+    for kind in (*LowRank.__bases__, LowRank):
+        for layer in layers:
+            layer.__class__ = kind
+        model.zero_grad()
+        torch.manual_seed(7)  # the same elements are dropped
+        (loss := summed_loss(model, batch, bfloat16=bfloat16)).backward()
+        made.append([loss, *(p.grad for p in model.parameters() if p.requires_grad)])
+    for plain, fused in zip(*made, strict=True):
+        assert (plain - fused).norm() <= (0.1 if bfloat16 else 1e-5) * plain.norm()

@@ -22,6 +22,7 @@ from tasc.commands.starter.model import parameters_of, tokenizer_of
 from tasc.commands.starter.options import InitOptions
 from tasc.commands.starter.prompts import BARE, ChosenPrompt
 from tasc.commands.starter.render import as_yaml
+from tasc.commands.trimmed import TrimmedModel
 from tasc.data.corpus import Corpus
 from tasc.data.local import is_local
 from tasc.errors import InputError
@@ -50,9 +51,7 @@ def task_values(
     """
     look_with = options.model or f"tasc-out/{Path(options.recipe).stem}/base"
     look = ["tasc", "data", str(options.task), "--tokenizer", look_with]
-    tokenizer, model = tokenizer_of(options.model), options.model
-    if model and not Path(model).is_absolute() and Path(model).exists():
-        model = os.path.relpath(model, options.folder)
+    tokenizer, model = tokenizer_of(options.model), _recipe_model(options)
     keys = _source_keys(options, data, inferred) | _prompt_keys(data, prompt)
     return {
         "look": visible_line(shlex.join(look)),
@@ -65,7 +64,7 @@ def task_values(
         "held_out": data.held_out,
         "how": visible_line(data.read_as),
         "prompt": prompt,
-        "model": None if model is None else as_yaml(model),
+        "model": model,
         "hours": options.hours and f"{options.hours:g} h",
         "validates": data.has_validation(),
         "longest": fit(0, tokenizer, corpus).max_new_tokens,
@@ -75,14 +74,27 @@ def task_values(
     }
 
 
+def _recipe_model(options: InitOptions) -> str | None:
+    """Return the model as the recipe names it, in YAML."""
+    model = options.model
+    if model and not Path(model).is_absolute() and Path(model).exists():
+        model = os.path.relpath(model, options.folder)
+    return None if model is None else as_yaml(model)
+
+
 def recipe_values(
     options: InitOptions,
     data: OwnData,
     corpus: Corpus | None,
-    analysis: AnalysisResults | None,
+    made: MadeAnalysis | None,
+    trimmed: TrimmedModel | None,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Return the values of the recipe that follow from an analysis of the data, if there is one."""
+    """Return the values of the recipe that follow from an analysis of the data, if there is one.
+
+    ``trimmed`` is the model that the recipe trains instead of the one given, if it is proposed.
+    """
+    analysis = made.results if made else None
     advised_against = analysis is not None and analysis.verdict.fine_tune is False
     words = corpus is not None and all(map(_LABEL.fullmatch, corpus.outputs))
     left_out = advised_against or words
@@ -94,9 +106,11 @@ def recipe_values(
         "why": wrap(visible_line(why), 94),
         "new_tokens": size,
         "suggested": size or SUGGESTED,
+        "trim": trimmed and trimmed.reason,
+        "start": "trimmed" if trimmed else _recipe_model(options) or "base",
         "rows": {name: f"{count:,}" for name, count in rows.items()},
         "counts": rows,
-        "fit": _fit(options, corpus, rows, 1 if left_out else 2, progress),
+        "fit": _fit(options, corpus, rows, 1 if left_out else 2, trimmed, progress),
     }
 
 
@@ -150,6 +164,7 @@ def _fit(
     corpus: Corpus | None,
     rows: dict[str, int],
     models: int,
+    trimmed: TrimmedModel | None,
     progress: Progress,
 ) -> Fit:
     """Choose the options of the steps of ``models`` trainings. ``rows`` counts those of splits."""
@@ -166,6 +181,7 @@ def _fit(
             "give both as folders, or leave out --hours"
         )
     validated = min(rows.get("validation", 0), _VALIDATED)
-    return within(
-        chosen, options.hours, options.model, tokenizer, corpus, validated, progress, models
-    )
+    model = str(trimmed.folder) if trimmed else options.model
+    if trimmed:
+        tokenizer = load_tokenizer(model)
+    return within(chosen, options.hours, model, tokenizer, corpus, validated, progress, models)

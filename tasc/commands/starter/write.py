@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tasc.commands.estimate import estimate_steps
+from tasc.commands.estimate import MadeAnalysis, StepEstimate, estimate_steps
 from tasc.commands.plan import RunOptions, read
 from tasc.commands.starter.data import OwnData, divided, name_of, recognised
 from tasc.commands.starter.fit import chat_outputs
@@ -14,10 +14,12 @@ from tasc.commands.starter.prompts import ChosenPrompt, written
 from tasc.commands.starter.render import rendered
 from tasc.commands.starter.trial import prompt_for
 from tasc.commands.starter.values import analysis_of, recipe_values, task_values
+from tasc.commands.trimmed import TrimmedModel, proposed
 from tasc.data.corpus import Corpus
 from tasc.errors import InputError
 from tasc.files.disk import writing
 from tasc.files.folders import remove
+from tasc.files.scratch import scratch
 from tasc.progress import Progress, silent
 
 
@@ -59,11 +61,11 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
     try:
         _write(files)
         analysis = analysis_of(options, progress) if corpus is not None else None
-        results = analysis.results if analysis else None
-        values |= recipe_values(options, data, corpus, results, progress)
-        _write({recipe: rendered("recipe.yaml", values)})
-        plan = read(recipe, RunOptions(recipe=options.recipe))
-        estimates = estimate_steps(plan, {"analysis": analysis} if analysis else {}, progress)
+        with scratch() as made:
+            trimmed = proposed(options.model, corpus, made / "trimmed", progress)
+            values |= recipe_values(options, data, corpus, analysis, trimmed, progress)
+            _write({recipe: rendered("recipe.yaml", values)})
+            estimates = _estimates(options, analysis, trimmed, progress)
     except BaseException:
         folders = [folder] if data.new_splits else []
         for path in [*folders, *files, recipe]:  # none of them existed
@@ -85,6 +87,19 @@ def start_recipe(options: InitOptions, progress: Progress = silent) -> Started:
         left_out=values["left_out"],
         estimates=estimates,
     )
+
+
+def _estimates(
+    options: InitOptions,
+    analysis: MadeAnalysis | None,
+    trimmed: TrimmedModel | None,
+    progress: Progress,
+) -> dict[str, StepEstimate]:
+    """Estimate the steps of the recipe, with what was made for it before."""
+    plan = read(Path(options.recipe), RunOptions(recipe=options.recipe))
+    analyses = {"analysis": analysis} if analysis else {}
+    models = {"trimmed": trimmed.folder} if trimmed else {}
+    return estimate_steps(plan, analyses, progress, models)
 
 
 def _constraint(options: InitOptions, data: OwnData) -> Inferred | None:

@@ -5,20 +5,17 @@ Acceleration" trains all in App. B.2, and by its parameter count (6 %) the new o
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from bitsandbytes.nn import Linear4bit, Linear8bitLt
 from peft import LoraConfig, PeftModel, get_peft_model
-from peft.tuners.lora import LoraLayer
+from peft.tuners.lora import Linear, LoraLayer
 from peft.tuners.trainable_tokens import TrainableTokensLayer
 from peft.utils.integrations import dequantize_bnb_weight
 from peft.utils.transformers_weight_conversion import (
     _MODEL_TO_CONVERSION_PATTERN,
     _MOE_TARGET_MODULE_MAPPING,
 )
-from torch import Tensor
-from torch.nn.functional import embedding, linear
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -27,9 +24,10 @@ from tasc.errors import InputError
 from tasc.models.embeddings import output_head, per_layer_table
 from tasc.models.folder.quiet import quiet
 from tasc.models.folder.tying import is_tied
+from tasc.training.adapters.low_rank import ADAPTER, BitDropout, LowRank
 from tasc.training.adapters.options import ALL_LINEAR, AdapterOptions
+from tasc.training.adapters.rows import Rows
 
-_ADAPTER = "default"
 _PREFIX = "base_model.model."
 _FUSED = ("dt_proj", "out_proj")  # of Mamba's layers, whose kernels read these weights themselves
 
@@ -69,8 +67,11 @@ def attach(model: PreTrainedModel, rows: Sequence[int], options: AdapterOptions)
     for module in adapted.modules():
         if isinstance(module, TrainableTokensLayer):
             module.__class__ = Rows
-        elif isinstance(module, LoraLayer) and options.dropout and model.device.type == "cpu":
-            module.lora_dropout[_ADAPTER] = BitDropout(options.dropout)
+        elif isinstance(module, LoraLayer) and model.device.type == "cpu":
+            if options.dropout:
+                module.lora_dropout[ADAPTER] = BitDropout(options.dropout)
+            if type(module) is Linear and type(module.base_layer) is torch.nn.Linear:
+                module.__class__ = LowRank
     return adapted
 
 
@@ -94,10 +95,10 @@ def merge_into(model: PeftModel, plain: PreTrainedModel) -> None:
             if isinstance(layer, Conv1D) and not isinstance(base_layer, Conv1D):
                 weight = weight.T  # as GPT-2's in 4 bits
             base = _base_weight(base_layer)
-            weight.copy_(base + module.get_delta_weight(_ADAPTER).to(base) if adapted else base)
+            weight.copy_(base + module.get_delta_weight(ADAPTER).to(base) if adapted else base)
         else:
-            ids = torch.tensor(module.token_indices[_ADAPTER], device=weight.device)
-            weight[ids] = module.trainable_tokens_delta[_ADAPTER].to(weight)
+            ids = torch.tensor(module.token_indices[ADAPTER], device=weight.device)
+            weight[ids] = module.trainable_tokens_delta[ADAPTER].to(weight)
 
 
 def _chosen_layers(model: PreTrainedModel, targets: str) -> list[str]:
@@ -168,56 +169,3 @@ def _base_weight(layer: torch.nn.Module) -> torch.Tensor:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-class Rows(TrainableTokensLayer):  # type: ignore[misc]
-    """PEFT's layer, which copies the weight and computes a gradient of all rows, without that.
-
-    The trained rows are written into the frozen weight; outputs and gradients stay the same.
-    """
-
-    def forward_adapters(self, x: Tensor, *_: Any, **__: Any) -> Tensor:  # noqa: ANN401
-        """Embed ids ``x`` (B, L), or return logits (B, L, V) of states ``x`` (B, L, d)."""
-        layer = self.get_base_layer()
-        (name,) = self.token_indices
-        rows = self.trainable_tokens_delta[name]
-        weight = layer.weight.data
-        if self.disable_adapters:
-            rows = self.trainable_tokens_original[name]
-        ids = torch.tensor(self.token_indices[name], device=weight.device)
-        weight.index_copy_(0, ids, rows.data.to(weight))
-        out: Tensor = layer(x)
-        # Add zeros with the gradients of the rows.
-        if not isinstance(layer, torch.nn.Embedding):
-            trained = linear(x.detach(), rows.to(weight))
-            return out.index_add_(-1, ids, trained - trained.detach())  # its logits are large
-        place = torch.searchsorted(ids, x).clamp(max=len(ids) - 1)
-        padding = -1 if layer.padding_idx is None else layer.padding_idx  # PEFT does not train it
-        trains = (ids[place] == x) & (x != padding)
-        scale = self._get_embed_scale()
-        trained = embedding(place, rows.to(weight)) * trains[..., None]
-        return out + (trained - trained.detach()) * (1 if scale is None else scale.to(trained))
-
-
-class BitDropout(torch.nn.Module):
-    """Inverted dropout that draws four mask elements from each random 64-bit number.
-
-    The distribution is that of ``nn.Dropout``, with the rate rounded to 1/65536. ``nn.Dropout``
-    draws a number per element, which takes a quarter of a LoRA training step on a CPU; this takes
-    a tenth of that.
-    """
-
-    def __init__(self, rate: float) -> None:
-        """Drop each element with probability ``rate``, in [0, 1)."""
-        super().__init__()
-        dropped = round(rate * 65536)
-        self.threshold = dropped - 32768  # int16 values below it are dropped
-        self.scale = 65536 / (65536 - dropped)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.training:
-            return x
-        numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
-        numbers.random_(-(2**63), None)
-        draws = numbers.view(torch.int16)[: x.numel()].view(x.shape)
-        return x * (draws >= self.threshold).to(x.dtype).mul_(self.scale)

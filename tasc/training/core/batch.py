@@ -15,6 +15,7 @@ from tasc.tokenizer.loaded import Encoded, LoadedTokenizer
 IGNORED = -100  # torch's own mark for "no target here"
 _WINDOW = 32  # steps whose examples are sorted by length together
 _MULTIPLE = 8  # lengths are padded to a multiple, as each new shape is slow once
+_PART = 128  # tokens of a forward on a CPU, about: more are no faster, and need more memory
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,22 @@ def plan_epoch(
     return [micro[i : i + per_step] for i in range(0, len(micro), per_step)]
 
 
-def collate(examples: Examples, indices: np.ndarray) -> Batch:
-    """Pad some examples with id 0 to one length: a multiple of 8, or the longest of all."""
+def cut_for_cpu(lengths: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
+    """Cut a micro-batch into parts of about ``_PART`` tokens and of similar lengths.
+
+    ``lengths`` (S,) are those of all examples. The sum of the parts' losses is that of the batch.
+    """
+    ordered = indices[np.argsort(lengths[indices], kind="stable")]
+    tokens = np.cumsum(lengths[ordered])
+    count = min(len(ordered), -(-int(tokens[-1]) // _PART))
+    ends = np.searchsorted(tokens, np.arange(1, count) * tokens[-1] / count, side="right")
+    return [part for part in np.split(ordered, ends) if len(part)]
+
+
+def collate(examples: Examples, indices: np.ndarray, multiple: int = _MULTIPLE) -> Batch:
+    """Pad some examples with id 0 to one length: a ``multiple``, or the longest of all."""
     longest = int(examples.lengths[indices].max())
-    length = min(-(-longest // _MULTIPLE) * _MULTIPLE, int(examples.lengths.max()))
+    length = min(-(-longest // multiple) * multiple, int(examples.lengths.max()))
     ids = np.zeros((len(indices), length), dtype=np.int64)
     labels = np.full((len(indices), length), IGNORED, dtype=np.int64)
     positions = np.tile(np.arange(length), (len(indices), 1))

@@ -8,20 +8,20 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from tasc.training.core.batch import IGNORED, Batch
-from tasc.training.objectives.learner import Learner, Loss
+from tasc.training.objectives import pieces
+from tasc.training.objectives.learner import Learner, Loss, innermost
 
 
 def learner(model: torch.nn.Module, loss: Loss | None = None) -> Learner:
-    """Train ``model`` on its targets, with their cross-entropy or an estimate of it."""
+    """Train ``model`` on its targets, with their cross-entropy or an estimate of it.
+
+    Logits are computed in pieces where the model is found to allow it.
+    """
+    if loss is None and (in_pieces := pieces.learner(model)):
+        return in_pieces
     # Not from the LM head: with trained rows, PEFT rebuilds its weight on every access.
     width = int(innermost(model).config.get_text_config().vocab_size)  # type: ignore[operator, union-attr]
     return Learner(model, loss or token_loss, score, width)
-
-
-def innermost(model: torch.nn.Module) -> torch.nn.Module:
-    """Return the transformers model inside PEFT's wrapper, if there is one."""
-    get_base = getattr(model, "get_base_model", None)
-    return get_base() if callable(get_base) else model
 
 
 def target_logits(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,12 @@ Loss = Callable[[nn.Module, Batch], Tensor]
 Score = Callable[[nn.Module, Batch], tuple[float, int, int, int]]
 
 
+def innermost(model: torch.nn.Module) -> torch.nn.Module:
+    """Return the transformers model inside PEFT's wrapper, if there is one."""
+    get_base = getattr(model, "get_base_model", None)
+    return get_base() if callable(get_base) else model
+
+
 @dataclass(frozen=True)
 class Learner:
     """A module to train, its loss, and its evaluation, which both run under autocast."""

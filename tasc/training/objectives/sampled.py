@@ -13,8 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from tasc.training.core.batch import IGNORED, Batch
 from tasc.training.objectives import language
-from tasc.training.objectives.language import innermost
-from tasc.training.objectives.learner import Learner
+from tasc.training.objectives.learner import Learner, innermost
 
 SAMPLED_FROM = 1 << 15  # vocabularies from this size on are sampled
 DRAWN = 4096

@@ -432,9 +432,10 @@ def test_the_process_of_a_template_leaves_the_garbage_of_its_parent():
     gc.disable()
     try:
         first = forked.Forked(str, 9.0, 2**30)
-        first.cycle = first
+        cycle: list[object] = [first]
+        cycle.append(cycle)
         garbage = weakref.ref(first)
-        del first
+        del first, cycle
         assert forked.Forked(collect, 9.0, 2**30)(None) == "left"
     finally:
         gc.enable()

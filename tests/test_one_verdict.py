@@ -355,6 +355,19 @@ def test_labels_are_found_in_chats_as_in_columns(capsys):
         assert steps["bench"].named("methods") == ("ar", "tasc-spec", "choices")
 
 
+def test_words_do_not_overrule_a_verdict(capsys, monkeypatch):
+    """Labels of several tokens: new tokens save steps, whether or not a label is one word."""
+    make_model(Path("tok"))
+    words = ("catastrophe", "celebration", "competition")
+    rows = [{"line": f"review {i}", "template": words[i % 3]} for i in range(120)]
+    data = write_form("jsonl", rows)
+    made = done(capsys, "init", *data, "--model", "tok")
+    assert (made["verdict"]["fine_tune"], made["left_out"]) == (True, False)
+    text = Path("recipe.yaml").read_text()
+    assert "tasc-out/try" in text
+    assert "--limit 48 " in text  # half of the 96 training examples
+
+
 def test_lists_of_labels_are_found_in_columns_and_chats(capsys):
     rng = random.Random(0)
     topics = ["arts", "law", "news", "sports"]

@@ -1,5 +1,6 @@
 """Calling a stranger's code, such as a template, in a process that can be ended."""
 
+import gc
 import json
 import os
 import resource
@@ -86,6 +87,7 @@ def _serve(pipe: Connection, work: Callable[[Any], str], memory: int) -> None:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        gc.freeze()  # the parent's garbage is the parent's to end, such as other such processes
         _limit_memory(memory)
         _close_all_but(pipe.fileno())
         while True:

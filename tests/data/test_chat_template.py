@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import weakref
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -419,3 +420,22 @@ def test_the_process_of_a_template_ends_with_it(tokenizer):
     gc.collect()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_the_process_of_a_template_leaves_the_garbage_of_its_parent():
+    """Another such process, in a cycle that the parent no longer refers to, is the parent's."""
+
+    def collect(_):
+        gc.collect()
+        return "left" if garbage() else "ended"
+
+    gc.disable()
+    try:
+        first = forked.Forked(str, 9.0, 2**30)
+        cycle: list[object] = [first]
+        cycle.append(cycle)
+        garbage = weakref.ref(first)
+        del first, cycle
+        assert forked.Forked(collect, 9.0, 2**30)(None) == "left"
+    finally:
+        gc.enable()

@@ -117,9 +117,9 @@ def _of_speculation(drafts: Trial | None, worth: bool | None) -> str:
         return f"TASC-spec: {_too_little(0, 'some must be held out').lower()}"
     bounds = "(95 % CI {:.2f} to {:.2f}) ".format(*drafts.interval) if drafts.interval else ""
     figure = (
-        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {bounds}and takes "
-        f"{drafts.steps_per_output:.2f} steps per output on {drafts.samples:,} held-out outputs, "
-        "including the end token"
+        f"{drafts.method} commits {drafts.tokens_per_step:.2f} tokens per step {bounds}after the "
+        f"prefill and takes {drafts.steps_per_output:.2f} steps per output with it on "
+        f"{drafts.samples:,} held-out outputs, including the end token"
     )
     if drafts.speedup is not None:
         figure += f", and is {drafts.speedup:.2f}× as fast as no drafts here, both predicted"

@@ -91,6 +91,7 @@ class Started(Report):
     verdict: Verdict | None = None
     """The verdict of the recipe's analysis; None without the tokenizer or the data here."""
     left_out: bool = False
-    """Whether the recipe leaves TASC-ft out: it does not pay, or outputs are one short word."""
+    """Whether the recipe leaves TASC-ft out: it does not pay, or, without a verdict, every output
+    is one short word."""
     estimates: dict[str, StepEstimate] = Field({})
     """The estimated time and memory of each step of the recipe on this machine."""

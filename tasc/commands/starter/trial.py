@@ -96,29 +96,33 @@ def choose(
 ) -> ChosenPrompt:
     """Choose the prompt after which the outputs of ``pairs`` (input, output) are most probable.
 
-    With enough ``hours``, the model is also trained on a few examples with each of the best
-    prompts, and those losses decide. The best prompt is also tried with examples in it. As the
-    recipe trains, such a prompt is chosen only if it is clearly better after training, too. Models
-    and examples that are too large are not tried, and the columns' names label the input.
+    With enough ``hours``, the best prompt is also tried with examples in it, the model is trained
+    on a few examples with each of the best prompts, and those losses decide. As the recipe trains,
+    a prompt with examples is chosen only if it is clearly better after training, too. Models and
+    examples that are too large are not tried, and the columns' names label the input.
     """
     import torch
 
     most = LARGEST_GPU if torch.cuda.is_available() else LARGEST_CPU
     templates = candidates(source, tokenizer)
-    weight = len(templates) + 2 * len(_EXAMPLES)  # prompts with examples are longer
+    trains = hours is not None and hours >= FEWEST_HOURS
+    # Prompts with examples are longer, and are chosen only after a training with them.
+    weight = len(templates) + (2 * len(_EXAMPLES) if trains else 0)
     held_out, learnt = divided(pairs, tokenizer, weight, seed)
     if parameters > most or len(held_out) < _FEWEST:
         return ChosenPrompt(labelled(source))
     shown, learnt = learnt[: max(_EXAMPLES)], learnt[max(_EXAMPLES) :]
     trial = Trial(model, parameters, tokenizer, held_out, learnt, seed)
-    trains = hours is not None and hours >= FEWEST_HOURS and len(learnt) >= _BATCH
-    total = len(templates) + len(_EXAMPLES) + (_TRAINED if trains else 0)
+    trains = trains and len(learnt) >= _BATCH
+    total = len(templates) + (len(_EXAMPLES) + _TRAINED if trains else 0)
     losses = dict[str, np.ndarray]()
     loaded = _loaded(trial)
     for done, template in enumerate(templates):
         progress("try prompts", done, total)
         losses[template] = _measured(loaded, trial, template)
-    longer = _with_examples(min(losses, key=_mean_in(losses)), source, tokenizer, shown)
+    longer = dict[str, int]()
+    if trains:
+        longer = _with_examples(min(losses, key=_mean_in(losses)), source, tokenizer, shown)
     with_examples = dict[str, np.ndarray]()
     for done, template in enumerate(longer, start=len(templates)):
         progress("try prompts", done, total)

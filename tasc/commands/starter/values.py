@@ -36,6 +36,7 @@ from tasc.vocab.exports.export import supported_export
 _LABEL = re.compile(r"\s*[A-Za-z0-9]{1,16}\s*")  # a short word: one token or two
 _SHORT_WORDS = "Every output is one short word: TASC-ft has nothing to shorten."
 _VALIDATED = 1000  # validation examples at most
+_FIRST_TRY = 200  # examples of a first try: at most half of those to train on
 
 
 def task_values(
@@ -95,11 +96,11 @@ def recipe_values(
     ``trimmed`` is the model that the recipe trains instead of the one given, if it is proposed.
     """
     analysis = made.results if made else None
-    advised_against = analysis is not None and analysis.verdict.fine_tune is False
+    pays = analysis.verdict.fine_tune if analysis else None
     words = corpus is not None and all(map(_LABEL.fullmatch, corpus.outputs))
-    left_out = advised_against or words
+    left_out = words if pays is None else not pays
     size = analysis.recommended_size.budget if analysis and analysis.recommended_size else 0
-    why = analysis.verdict.reasons[0] if analysis and advised_against else _SHORT_WORDS
+    why = analysis.verdict.reasons[0] if analysis and pays is False else _SHORT_WORDS
     rows = data.rows()
     return {
         "left_out": left_out,
@@ -108,6 +109,7 @@ def recipe_values(
         "suggested": size or SUGGESTED,
         "trim": trimmed and trimmed.reason,
         "start": "trimmed" if trimmed else _recipe_model(options) or "base",
+        "first_try": max(1, min(_FIRST_TRY, rows.get("train", 2 * _FIRST_TRY) // 2)),
         "rows": {name: f"{count:,}" for name, count in rows.items()},
         "counts": rows,
         "fit": _fit(options, corpus, rows, 1 if left_out else 2, trimmed, progress),

@@ -5,17 +5,21 @@ namespace tasc::TASC_ISA {
 namespace {
 
 constexpr int64_t kAhead = 16;  // steps to prefetch
-constexpr int kMostStates = 6;  // with four panels: 24 of 32 registers of AVX-512 hold sums
+// Registers that hold sums, beside those of rows.
+#if defined(__AVX512F__)
+constexpr int64_t kSums = 24;
+#elif defined(TASC_NEON)
+constexpr int64_t kSums = 20;
+#else
+constexpr int64_t kSums = 8;
+#endif
+constexpr int kMostStates = kRegisters == 32 ? 6 : 4;
+constexpr int fitting(int states) { return states < kMostStates ? states : kMostStates; }  // more are not compiled
 
-// Of the P panels that lie side by side. NEON has a quarter of the lanes in as many registers.
-constexpr int panels_at_once([[maybe_unused]] int states, int panels) {
-#ifdef TASC_NEON
-  constexpr int64_t kSums = 20;
+// Of the P panels that lie side by side.
+constexpr int panels_at_once(int states, int panels) {
   const int64_t fit = kSums / (states * kSplit);
   return fit >= panels ? panels : fit >= 2 ? 2 : 1;
-#else
-  return panels;
-#endif
 }
 
 #if defined(TASC_NEON) && defined(__ARM_FEATURE_DOTPROD)
@@ -27,12 +31,29 @@ inline Bits base_of(uint32_t base) { return Bits{} + base; }
 inline Bits rows_at(const char* line) { return load<Bits>(line); }
 #endif
 
+#if defined(__AVX2__) && (!defined(__AVX512F__) || defined(__AVX512BW__)) && !defined(__AVX512VNNI__)
+#define TASC_PAIRS
+// The sums of two neighbouring products of 16 bits.
+inline Bits pairs(Bits a, Bits b) {
+#ifdef __AVX512BW__
+  return (Bits)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#else
+  return (Bits)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#endif
+}
+#endif
+
 // Adds the products of four bytes of each lane, of `rows_at`, with the four signed ones of `x`.
 inline Bits dot(Bits sum, uint32_t x, Bits w) {
 #ifdef __AVX512VNNI__
   return (Bits)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, _mm512_set1_epi32(static_cast<int>(x)));
 #elif defined(TASC_NEON) && defined(__ARM_FEATURE_DOTPROD)
   return (Bits)vdotq_s32((int32x4_t)sum, (int8x16_t)w, (int8x16_t)vdupq_n_u32(x));
+#elif defined(TASC_PAIRS)
+  typedef int16_t Shorts __attribute__((vector_size(kWidth)));
+  const auto four = (Shorts)(Bits{} + x);
+  const Bits even = w & 0x00ff00ffu, odd = w >> 8 & 0x00ff00ffu;
+  return sum + pairs(even, (Bits)(four << 8 >> 8)) + pairs(odd, (Bits)(four >> 8));
 #else
   for (int byte = 0; byte < kQuad; ++byte) {
     const auto own = static_cast<uint32_t>(static_cast<int32_t>(static_cast<int8_t>(x >> 8 * byte & 255u)));
@@ -136,9 +157,8 @@ void block(const BoundCall& call, const char* lines, int64_t first, int64_t colu
 // Only the first block waits for memory, so the blocks share the next group's lines between them.
 template <int P>
 void group(const BoundCall& call, const char* lines, int64_t column) {
-  static constexpr void (*kBlocks[kMostStates])(const BoundCall&, const char*, int64_t, int64_t, const char*,
-                                                int64_t) = {block<1, P>, block<2, P>, block<3, P>,
-                                                            block<4, P>, block<5, P>, block<6, P>};
+  static constexpr void (*kBlocks[])(const BoundCall&, const char*, int64_t, int64_t, const char*, int64_t) = {
+      block<1, P>, block<2, P>, block<3, P>, block<4, P>, block<fitting(5), P>, block<fitting(6), P>};
   const int64_t blocks = (call.rows + kMostStates - 1) / kMostStates;
   const int64_t count = blocks > 1 ? (P + blocks - 1) / blocks : 0;
   const char* next = lines + call.steps * P * kLine;

@@ -17,7 +17,8 @@ from tasc.models.packed import PackedLinear, is_int8, thread_pool
 
 LEAST_ROWS = 1 << 13
 LEAST_WEIGHTS = 1 << 22  # fewer stay in a cache, where reading them is no cost
-INSTRUCTIONS = "avx512bf16", "neonbf16", "neondot"  # that multiply bytes
+# that multiply bytes, or pairs of 16 bits, fast enough
+INSTRUCTIONS = "avx512bf16", "avx512", "avx2", "neonbf16", "neondot"
 _PANEL = 16  # rows that are multiplied together
 _MOST_EXACT = 1 / 32  # share of the rows above which the whole head is faster
 _CALLS = 16  # over which that share is averaged
@@ -101,7 +102,7 @@ class CertifiedHead:
 def certified_head(model: PreTrainedModel, forward: Callable[[], object]) -> CertifiedHead | None:
     """Return the certified head of ``model``, or None where the whole head is faster or needed.
 
-    That is without packed layers or 8-bit instructions, for small heads, heads with a bias or
+    That is without packed layers or fast products of bytes, for small heads, heads with a bias or
     weights in 8 bits (their copy is as large), and for models that change the logits after the
     head. ``forward`` runs the model once to see that.
     """

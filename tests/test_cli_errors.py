@@ -65,7 +65,6 @@ def here(tmp_path, monkeypatch):
         ((*BENCH, "--method", "magic"), ["unknown method 'magic'"]),
         ((*BENCH, "--metric", "bleu"), ["unknown metric 'bleu'"]),
         ((*BENCH, "--temperature", 0), ["from 1e-30 to 1e+30, got 0: leave out --temperature"]),
-        (("vocab", "x", "x", "--temperature", 0), ["greater than or equal to 1e-30, got 0.0"]),
         (("run", "nonsense"), ["quickstart"]),
         (("run", "massive", "--data-dir", "."), ["massive-en", "--data-dir"]),
         (("run", "list.yaml"), ["does not hold the keys"]),

@@ -118,7 +118,7 @@ def test_a_reference_that_cannot_be_one_is_refused(capsys, tokenizer, said):
 @pytest.mark.parametrize("kind", ["reference", "link", "below", "source"])
 def test_an_output_never_replaces_what_is_read(tmp_path, kind):
     task, tokens = write(tmp_path / "task.jsonl", ROWS), make_tokenizer(tmp_path / "tok")
-    index = {"n_max": 2, "source": Data(path=str(task))}
+    index = {"counts": "n_max=2", "source": Data(path=str(task))}
     out = tmp_path / "out"
     run_step(IndexOptions(tokenizer=str(tokens), **index), out)  # so out is an artefact
     match kind:

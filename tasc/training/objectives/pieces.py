@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.nn.functional import cross_entropy, linear
 
-from tasc.training.adapters.rows import Rows
 from tasc.training.core.batch import IGNORED, Batch
 from tasc.training.objectives.learner import Learner, innermost
 
@@ -70,10 +69,15 @@ def _target_states(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
     return states.flatten(0, 1).index_select(0, index), batch.labels[:, 1:][wanted]
 
 
+def _has_rows(module: object) -> bool:
+    """Return whether ``module`` is ``Rows``, whose import needs PEFT, which base models do not."""
+    return hasattr(module, "written")
+
+
 def _head_of(inner: nn.Module) -> _Head:
     module: Any = inner.get_output_embeddings()  # type: ignore[operator]
     module = getattr(module, "token_adapter", module)
-    if isinstance(module, Rows):
+    if _has_rows(module):
         weight, ids, rows = module.written()
         return _Head(weight, None, ids, rows)  # PEFT's layers have no bias
     return _Head(module.weight, module.bias, None, None)
@@ -121,8 +125,8 @@ def _has_plain_head(inner: nn.Module) -> bool:
 
 
 def _is_linear(module: object) -> bool:
-    adapter = getattr(module, "token_adapter", module)
-    layer = adapter.get_base_layer() if isinstance(adapter, Rows) else adapter
+    adapter: Any = getattr(module, "token_adapter", module)
+    layer = adapter.get_base_layer() if _has_rows(adapter) else adapter
     return type(layer) is nn.Linear
 
 

@@ -88,6 +88,8 @@ def generate(
     """
     if isinstance(prompts, str):
         raise InputError("prompts is a single text: pass a list of texts or of token ids")
+    if tokenizer is None:
+        raise InputError("tokenizer is None: pass the model's tokenizer")
     plain = plain_model(model)
     settings = call_settings(plain, options)
     batch_size, limit = options.get("batch_size", 1), options.get("max_new_tokens", 256)

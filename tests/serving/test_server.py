@@ -325,6 +325,9 @@ def test_broken_large_and_unknown_requests_are_refused(url, client):
     with pytest.raises(openai.AuthenticationError):
         client.with_options(api_key="wrong").models.list()
     assert [model.id for model in client.models.list()] == [NAME]
+    assert client.models.retrieve(NAME).id == NAME
+    with pytest.raises(openai.NotFoundError, match="there is no model 'other/model'"):
+        client.models.retrieve("other/model")
 
 
 def test_a_client_that_goes_away_frees_its_place(url, client):

@@ -71,6 +71,7 @@ class Server:
             ("/v1/completions", "POST", self.completions),
             ("/v1/chat/completions", "POST", self.chat),
             ("/v1/models", "GET", self.models),
+            ("/v1/models/{name:path}", "GET", self.one_model),
             ("/v1/tasks/{name}", "PUT", self.put_task),
             ("/v1/tasks/{name}", "DELETE", self.remove_task),
             ("/v1/state", "POST", self.save),
@@ -128,12 +129,18 @@ class Server:
 
     async def models(self, _: Request) -> Response:
         """List the tasks, the first of which is the model itself."""
-        most = {"max_model_len": self.model.max_length}
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "tasc", **most}
-            for name in self.model.tasks
-        ]
+        data = [self._model(name) for name in self.model.tasks]
         return JSONResponse({"object": "list", "data": data})
+
+    async def one_model(self, request: Request) -> Response:
+        """Return one of them."""
+        name = request.path_params["name"]
+        self._check_model(name)
+        return JSONResponse(self._model(name))
+
+    def _model(self, name: str) -> dict[str, object]:
+        most = {"max_model_len": self.model.max_length}
+        return {"id": name, "object": "model", "created": 0, "owned_by": "tasc", **most}
 
     async def put_task(self, request: Request) -> Response:
         """Load a task from the folder of tasks, or load it again."""
@@ -171,7 +178,7 @@ class Server:
     async def completions(self, request: Request) -> Response:
         """Continue texts."""
         body = read_body(CompletionBody, await _read(request))
-        self._check_model(body)
+        self._check_model(body.model)
 
         def encode() -> list[np.ndarray]:
             special = body.add_special_tokens
@@ -186,7 +193,7 @@ class Server:
     async def chat(self, request: Request) -> Response:
         """Answer a chat."""
         body = read_body(ChatBody, await _read(request))
-        self._check_model(body)
+        self._check_model(body.model)
         tools = body.used_tools
 
         def write() -> np.ndarray:
@@ -197,10 +204,10 @@ class Server:
         most = body.max_completion_tokens or body.max_tokens or room
         return await self._answer(request, Asked(body, [prompt], [most], chat=True))
 
-    def _check_model(self, body: Body) -> None:
-        if body.model not in self.model.tasks:
+    def _check_model(self, name: str) -> None:
+        if name not in self.model.tasks:
             raise RefusedError(
-                f"there is no model {body.model!r:.100}: this server has {self.model.name!r} and "
+                f"there is no model {name!r:.100}: this server has {self.model.name!r} and "
                 f"{len(self.model.tasks) - 1} tasks, see /v1/models",
                 status=404,
                 param="model",
@@ -239,7 +246,7 @@ class Server:
 
     async def _jobs(self, asked: Asked, events: "asyncio.Queue[Event]") -> list[Job]:
         body, loop = asked.body, asyncio.get_running_loop()
-        self._check_model(body)  # again: the task may have been removed meanwhile
+        self._check_model(body.model)  # again: the task may have been removed meanwhile
         task = self.model.tasks[body.model]
         try:
             sampling = body.sampling(secrets.randbelow(2**63))

@@ -224,7 +224,12 @@ class Worker:
             return
         for running in done:
             job = self.jobs.pop(running)
-            self._end(job, self._ended(running, job))
+            try:
+                ended = self._ended(running, job)
+            except Exception as error:  # such as of a tokenizer's decoder
+                _log.exception("an output could not be turned into text")
+                ended = _failed(error)
+            self._end(job, ended)
 
     def _ended(self, running: Running, job: Job) -> Ended:
         tokens, stop = running.result.tokens, running.request.stop

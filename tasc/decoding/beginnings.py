@@ -48,9 +48,9 @@ class Beginnings:
             return 0
         if not self._is_read(prompts[0]):
             return 0
-        known = self._known(prompts[0])
-        joining = self._together(prompts, known)
-        self.target.prefix = known
+        start = self._longest_remembered(prompts[0])
+        joining = self._together(prompts, start)
+        self.target.prefix = start
         self.recent.extend(prompts[:joining])
         self.joined = True
         return joining
@@ -61,15 +61,14 @@ class Beginnings:
         self.remembered.clear()
         self.recent.clear()
 
-    def _together(self, prompts: Sequence[np.ndarray], known: Prefix | None) -> int:
-        """Return how many prompts can be read at once after what is known of the first."""
-        count, before = 0, 0 if known is None else len(known.tokens)
-        unread = 0
+    def _together(self, prompts: Sequence[np.ndarray], start: Prefix | None) -> int:
+        """Return how many prompts can be read at once after ``start``, of the first."""
+        count, unread, before = 0, 0, _length(start)
         for prompt in prompts:
-            own = 0 if (of := self._known(prompt)) is None else len(of.tokens)
+            read = _length(self._longest_remembered(prompt))
             unread += len(prompt) - before
-            same = own == before and (known is None or known.begins([prompt]))
-            if count and (not same or unread > self.piece or self._goal(prompt) > own):
+            same = read == before and (start is None or start.begins([prompt]))
+            if count and (not same or unread > self.piece or self._goal(prompt) > read):
                 break
             count += 1
         return count
@@ -80,10 +79,10 @@ class Beginnings:
         if reading is None or not _begins(reading.tokens, prompt):
             self.reading = None
             goal = self._goal(prompt)
-            known = self._known(prompt)
-            if goal <= (0 if known is None else len(known.tokens)):
+            start = self._longest_remembered(prompt)
+            if goal <= _length(start):
                 return True
-            reading = self.reading = Reading(self.target, prompt[:goal].copy(), known)
+            reading = self.reading = Reading(self.target, prompt[:goal].copy(), start)
         reading.go_on(self.piece)
         if reading.is_complete:
             self._remember(reading.prefix)
@@ -92,8 +91,7 @@ class Beginnings:
 
     def _goal(self, prompt: np.ndarray) -> int:
         """Return how many tokens of ``prompt`` are to be read before it joins."""
-        known = self._known(prompt)
-        read = 0 if known is None else len(known.tokens)
+        read = _length(self._longest_remembered(prompt))
         shared = max((_common(other, prompt) for other in self.recent), default=0)
         if shared >= read + self.fewest:
             read = shared
@@ -101,7 +99,7 @@ class Beginnings:
             read += (len(prompt) - read - 1) // self.piece * self.piece
         return read
 
-    def _known(self, prompt: np.ndarray) -> Prefix | None:
+    def _longest_remembered(self, prompt: np.ndarray) -> Prefix | None:
         """Return the longest beginning of ``prompt`` that is remembered, also a part of one."""
         best, length = None, self.fewest - 1
         for key, prefix in self.remembered.items():
@@ -129,13 +127,13 @@ class Beginnings:
 
 
 class Reading:
-    """A beginning (P,) int32 that is read in pieces, after the part of it that is known."""
+    """A beginning (P,) int32 that is read in pieces, after ``start``, a part of it."""
 
-    def __init__(self, target: Target, tokens: np.ndarray, known: Prefix | None) -> None:
+    def __init__(self, target: Target, tokens: np.ndarray, start: Prefix | None) -> None:
         self.target, self.tokens = target, tokens
         self.cache, self.kv_cache = tree_cache(target.kinds, len(tokens))
-        self.read = 0 if known is None else len(known.tokens)
-        blocks: dict[Hashable, torch.Tensor] = {} if known is None else dict(known.blocks)
+        self.read = _length(start)
+        blocks: dict[Hashable, torch.Tensor] = {} if start is None else dict(start.blocks)
         self.kv_cache.open(1, blocks)
         self.kv_cache.fill([self.read])
 
@@ -158,6 +156,10 @@ class Reading:
         self.target.forward(self.cache, ids.to(device), positions.to(device), None, 1)
         self.kv_cache.advance(end - self.read)
         self.read = end
+
+
+def _length(prefix: Prefix | None) -> int:
+    return 0 if prefix is None else len(prefix.tokens)
 
 
 def _common(tokens: np.ndarray, prompt: np.ndarray) -> int:

@@ -49,7 +49,7 @@ class Loaded:
     ) -> Sequence[Processor]:
         """Return the logits processors of an output after ``prompt`` (L,).
 
-        ``own`` ones come last, and replace those of the same class.
+        ``own`` ones come last, and replace others of the same class.
         """
         model = self.target.model
         return processors_of(self.settings, model, prompt, max_new_tokens, self.end_ids, own)

@@ -1,7 +1,7 @@
 """How much to draft: one policy for the decoding loop and for engine plug-ins.
 
-Who decodes calls ``plan`` before a step and ``record`` after it, and says what the policy cannot
-know: how many sequences share the step, and how long it took.
+A loop calls ``plan`` before a step, with the number of sequences that share it, and ``record``
+after it, with the time it took.
 """
 
 import math
@@ -42,7 +42,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Part:
-    """One sequence's part of a step: what it was asked for, and what it drafted."""
+    """One sequence's part of a step: its limit, and its draft."""
 
     max_nodes: int = 0  # requested from the drafter
     is_probe: bool = False

@@ -22,9 +22,11 @@ from tasc.models.cache import KVLayer, cache_argument
 class Kind:
     """How the layers of a class of decoders are made."""
 
-    activations: tuple[type[nn.Module], ...]  # classes of the gate's activation
+    activations: tuple[type[nn.Module], ...]  # classes of the gate's activation, which is SiLU
     norms: tuple[str, ...]  # before attention and MLP, and after both if there are four
+    gelu: bool = False  # whether it is GELU instead, in its approximation by tanh
     plus_one: bool = False  # whether norms multiply by 1 + weight
+    rotates_by_type: bool = False  # whether each type of layers has its own rotary embedding
 
 
 _LLAMA = Kind((nn.SiLU, type(ACT2FN["silu"])), ("input_layernorm", "post_attention_layernorm"))
@@ -36,7 +38,9 @@ _GEMMA = Kind(
         "post_attention_layernorm",
         "post_feedforward_layernorm",
     ),
+    gelu=True,
     plus_one=True,
+    rotates_by_type=True,
 )
 KINDS = {
     **dict.fromkeys(("LlamaModel", "MistralModel", "Qwen2Model", "Qwen3Model"), _LLAMA),
@@ -91,13 +95,13 @@ def _epsilon(norm: Any) -> float:  # noqa: ANN401 - a norm of any model
 
 
 def _can_fuse(layer: Any, kind: Kind) -> bool:  # noqa: ANN401 - a layer of any model
-    linears, own = _linears(layer), layer.self_attn
+    linears, heads = _linears(layer), layer.self_attn
     norms = [norm for norm in _norms(layer, kind) if norm is not None]
     return (
         all(type(linear) is packed.PackedLinear for linear in linears)
-        and own.head_dim <= attention.MAX_HEAD_DIM
-        and getattr(own, "is_causal", True)
-        and getattr(own, "attn_logit_softcapping", None) is None
+        and heads.head_dim <= attention.MAX_HEAD_DIM
+        and getattr(heads, "is_causal", True)
+        and getattr(heads, "attn_logit_softcapping", None) is None
         and isinstance(layer.mlp.act_fn, kind.activations)
         and {norm.weight.dtype for norm in norms} == {linears[0].dtype}
         and len(set(map(_epsilon, norms))) == 1
@@ -118,7 +122,7 @@ class FusedDecoder:
         windowed = [layer.self_attn.config if mistral else layer.self_attn for layer in layers]
         self.windows = [getattr(one, "sliding_window", None) for one in windowed]
         self.types = [getattr(layer.self_attn, "layer_type", None) for layer in layers]
-        self.typed = kind is _GEMMA  # whether each type of layers has its own rotary embedding
+        self.rotates_by_type = kind.rotates_by_type
         norms = [_norms(layer, kind) for layer in layers]
         self.weights = [[None if n is None else n.weight.detach() for n in each] for each in norms]
         self.native = _native.Decoder(
@@ -128,7 +132,7 @@ class FusedDecoder:
             own.head_dim,
             own.scaling,
             kind.plus_one,
-            kind is _GEMMA,
+            kind.gelu,
         )
 
     def forward(
@@ -159,7 +163,7 @@ class FusedDecoder:
             mask = attention.visible(attention_mask, size, window, position_ids, x.device)
             if mask is not None:
                 masks[window] = mask.expand(len(sizes), 1, *size).contiguous()
-        tables = [rotations[kind] for kind in self.types]
+        tables = [rotations[layer_type] for layer_type in self.types]
         self.native.run(
             x.data_ptr(),
             sizes,
@@ -177,11 +181,11 @@ class FusedDecoder:
     ) -> dict[str | None, tuple[torch.Tensor, torch.Tensor]]:
         """Return cosines and sines (rows, d) for each type of layers."""
         rotate = self.decoder.rotary_emb
-        if not self.typed:
+        if not self.rotates_by_type:
             cos, sin = rotate(x, position_ids)
             return dict.fromkeys(self.types, (cos.contiguous(), sin.contiguous()))
         rotations = {}
-        for kind in set(self.types):
-            cos, sin = rotate(x, position_ids, kind)
-            rotations[kind] = cos.contiguous(), sin.contiguous()
+        for layer_type in set(self.types):
+            cos, sin = rotate(x, position_ids, layer_type)
+            rotations[layer_type] = cos.contiguous(), sin.contiguous()
         return rotations

@@ -84,7 +84,7 @@ class Fixed:
 
 
 class Loop:
-    """The decoding loop without a model: rows that draft by one policy, and are told what came."""
+    """The decoding loop without a model: rows that draft by one policy, and observe the tokens."""
 
     def __init__(self, policy, *drafters) -> None:
         self.policy, self.drafters = policy, drafters

@@ -1,5 +1,6 @@
 """A server of a tiny model in a process of its own, as tests of clients use it."""
 
+import asyncio
 import json
 import os
 import socket
@@ -83,3 +84,25 @@ def started(folder, *options, key=KEY):
     finally:
         process.kill()
         process.communicate()
+
+
+async def exchange(app, method, path, body=b"", *, sent=None, leaves=None):
+    """Send a request to an application in this process; return the messages of its answer.
+
+    They are collected in ``sent``. The client goes away once ``leaves`` is set, if ever.
+    """
+    sent, leaves = [] if sent is None else sent, leaves or asyncio.Event()
+    left = [{"type": "http.request", "body": body}]
+
+    async def receive():
+        if left:
+            return left.pop()
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "http_version": "1.1", "method": method, "path": path}
+    await app(scope | {"headers": [], "query_string": b""}, receive, send)
+    return sent

@@ -7,6 +7,7 @@ import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
+from typing import Any
 
 import numpy as np
 import openai
@@ -23,6 +24,7 @@ from tests.serving.served import (
     KEY,
     NAME,
     SECONDS,
+    exchange,
     free_port,
     make_folder,
     read,
@@ -234,22 +236,11 @@ def test_what_is_not_supported_or_wrong_is_refused_in_the_form_of_the_api(
     assert set(error) == {"message", "type", "param", "code"}
 
 
-async def _asked(app, body, *, stays):
+async def _asked(app, body, *, leaves=None):
     """Send a completion to an application; return the status, the headers and the body."""
-    sent, left = [], [{"type": "http.request", "body": json.dumps(body).encode()}]
-
-    async def receive():
-        if left:
-            return left.pop()
-        await stays.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message):
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
-    await app(scope | {"query_string": b"", "http_version": "1.1"}, receive, send)
-    return sent[0]["status"], dict(sent[0]["headers"]), json.loads(sent[1].get("body") or "{}")
+    data = json.dumps(body).encode()
+    start, *parts = await exchange(app, "POST", "/v1/completions", data, leaves=leaves)
+    return start["status"], dict(start["headers"]), json.loads(parts[0].get("body") or "{}")
 
 
 def test_a_full_queue_refuses_more_until_a_client_goes_away(folder):
@@ -259,15 +250,15 @@ def test_a_full_queue_refuses_more_until_a_client_goes_away(folder):
     app, body = Server(model, None).app, {"model": "model", "prompt": "a", "n": 2}
 
     async def run():
-        stays = asyncio.Event()
-        first = asyncio.create_task(_asked(app, body, stays=stays))
+        leaves = asyncio.Event()
+        first = asyncio.create_task(_asked(app, body, leaves=leaves))
         while model.worker.admitted < 2:
             await asyncio.sleep(0.01)
-        status, headers, said = await _asked(app, body, stays=asyncio.Event())
+        status, headers, said = await _asked(app, body)
         assert (status, headers[b"retry-after"]) == (429, b"1")
         assert said["error"]["code"] == "queue_full"
         assert model.worker.admitted == 2
-        stays.set()
+        leaves.set()
         assert (await first)[0] == 499
 
     asyncio.run(run())
@@ -280,28 +271,12 @@ def test_a_full_queue_refuses_more_until_a_client_goes_away(folder):
 def test_a_stream_that_is_cut_by_the_end_of_the_server_ends_with_an_error(folder):
     options = ServeOptions(folder=str(folder), dtype="float32", batch_size=1)
     model = ServedModel(options)  # its worker is not started, so that nothing ends by itself
-    app, sent = Server(model, None).app, []
+    app, sent = Server(model, None).app, list[dict[str, Any]]()
     data = json.dumps({"model": "model", "prompt": "a", "stream": True}).encode()
 
     async def run():
-        left = [{"type": "http.request", "body": data}]
-
-        async def receive():
-            if not left:
-                await asyncio.Event().wait()
-            return left.pop()
-
-        async def send(message):
-            sent.append(message)
-
-        scope: dict[str, object] = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/completions",
-            "headers": [],
-        }
-        scope |= {"query_string": b"", "http_version": "1.1"}
-        stream = asyncio.create_task(app(scope, receive, send))
+        answering = exchange(app, "POST", "/v1/completions", data, sent=sent)
+        stream = asyncio.create_task(answering)
         while not model.worker.admitted:
             await asyncio.sleep(0.01)
         stream.cancel()

@@ -23,7 +23,16 @@ from tasc.serving.http.worker import Drafting
 from tasc.serving.options import ServeOptions
 from tasc.tokenizer.loaded import load_tokenizer
 from tests.pico import TEXTS, continued
-from tests.serving.served import KEY, NAME, SECONDS, make_folder, read, started, status_of
+from tests.serving.served import (
+    KEY,
+    NAME,
+    SECONDS,
+    exchange,
+    make_folder,
+    read,
+    started,
+    status_of,
+)
 
 PROMPT = TEXTS[0].split("\n")[0]
 TOKENS = 24
@@ -131,21 +140,8 @@ def test_tasks_that_cannot_be_are_refused(tmp_path):
 
 async def _answer(app, method, path, body=b""):
     """Send a request to an application; return the status and the body."""
-    sent, stays = [], asyncio.Event()
-    left = [{"type": "http.request", "body": body}]
-
-    async def receive():
-        if left:
-            return left.pop()
-        await stays.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message):
-        sent.append(message)
-
-    scope = {"type": "http", "method": method, "path": path, "headers": [], "query_string": b""}
-    await app(scope | {"http_version": "1.1"}, receive, send)
-    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+    start, *parts = await exchange(app, method, path, body)
+    return start["status"], b"".join(part.get("body", b"") for part in parts)
 
 
 def test_a_request_may_take_so_long_and_tasks_need_a_key(folder):

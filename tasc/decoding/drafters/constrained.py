@@ -111,7 +111,7 @@ class Constrained:
             self.drafter.apply_updates()
 
     def _asked(self, max_nodes: int) -> int:
-        """Return how many nodes the drafter is asked for."""
+        """Return how many nodes the drafter may propose."""
         return max_nodes + max(self.freed, 12) * self.more if max_nodes else 0
 
     def _constrain(self, draft: Draft, max_nodes: int) -> Draft:

@@ -150,8 +150,8 @@ class Server:
         def learnt() -> list[np.ndarray]:
             return model.tasks[name].learnt if name in model.tasks else []
 
-        known = await asyncio.wrap_future(model.worker.call(learnt))
-        await _off_loop(lambda: model.tasks.put(name, known), self.schemas)
+        outputs = await asyncio.wrap_future(model.worker.call(learnt))
+        await _off_loop(lambda: model.tasks.put(name, outputs), self.schemas)
         return JSONResponse({"id": name, "object": "model"})
 
     async def remove_task(self, request: Request) -> Response:

@@ -14,7 +14,7 @@ _LEAST = -9999.0  # JSON has no infinity
 
 @dataclass(frozen=True, eq=False)
 class Logprobs:
-    """Of k tokens: their own (k,) float32, and those of the n likeliest ids (k, n), falling."""
+    """Of k tokens (k,) float32, and of the n likeliest ids at each place (k, n), falling."""
 
     own: np.ndarray
     ids: np.ndarray
@@ -24,9 +24,10 @@ class Logprobs:
     def of(cls, tokens: np.ndarray, logits: torch.Tensor, count: int) -> "Logprobs":
         """Take ``tokens`` (k,) int32, the ``logits`` (k, V) behind each, and n, ``count``."""
         rows = logits.float().log_softmax(-1).clamp(min=_LEAST)
-        own = rows.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None].to(rows.device))
+        ids_of_rows = torch.from_numpy(tokens.astype(np.int64))[:, None].to(rows.device)
+        chosen = rows.gather(1, ids_of_rows)
         top, ids = rows.topk(min(count, rows.shape[1]))
-        return cls(own[:, 0].cpu().numpy(), ids.cpu().numpy(), top.cpu().numpy())
+        return cls(chosen[:, 0].cpu().numpy(), ids.cpu().numpy(), top.cpu().numpy())
 
     def __iter__(self) -> Iterator[tuple[float, list[tuple[int, float]]]]:
         for own, ids, top in zip(self.own, self.ids, self.top, strict=True):

@@ -93,8 +93,7 @@ class ServedModel:
 
     def learnt(self) -> dict[str, list[np.ndarray]]:
         """Return the outputs that each task learnt; call it in the worker's thread, or after it."""
-        own = {name: task.learnt for name, task in self.tasks.items()}
-        return {"" if name == self.name else name: outputs for name, outputs in own.items()}
+        return {"" if name == self.name else name: task.learnt for name, task in self.tasks.items()}
 
     def save(self, learnt: Mapping[str, Sequence[np.ndarray]]) -> int:
         """Write what was learnt to the state, and return the number of outputs.

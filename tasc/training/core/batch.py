@@ -170,7 +170,7 @@ def plan_epoch(
 def cut_for_cpu(lengths: np.ndarray, indices: np.ndarray) -> list[np.ndarray]:
     """Cut a micro-batch into parts of about ``_PART`` tokens and of similar lengths.
 
-    ``lengths`` (S,) are those of all examples. The sum of the parts' losses is that of the batch.
+    ``lengths`` (S,) has an entry for each example. The parts' losses add up to the batch's.
     """
     ordered = indices[np.argsort(lengths[indices], kind="stable")]
     tokens = np.cumsum(lengths[ordered])
